@@ -167,8 +167,6 @@ mod tests {
         vocab_size: i64,
         input: Pair,
         target: Pair,
-        /// What all devices begin with.
-        weights: VarStore,
     }
 
     impl Problem {
@@ -181,17 +179,15 @@ mod tests {
             let vocab_size = vocab.len() as i64;
             let dataset = BertDataset::new(&corpus, &vocab, 16, 3);
             let (input, target) = dataset.batch(&(0..rows).collect::<Vec<_>>(), 0).unwrap();
-            let weights = VarStore::new(Device::Cpu);
-            let _ = model(&weights, &options, vocab_size);
-            set_weights(&weights, 0.0);
-            Self { options, vocab_size, input, target, weights }
+            Self { options, vocab_size, input, target }
         }
 
         /// The loss and the gradients on one device, without any wrapper.
         fn reference(&self) -> (f64, Tensor) {
-            let mut vs = VarStore::new(Device::Cpu);
-            let model = model(&vs, &self.options, self.vocab_size);
-            vs.copy(&self.weights).unwrap();
+            let vs = VarStore::new(Device::Cpu);
+            let block = |path: &Path<'_>| transformer_block(path, &self.options);
+            let model = LanguageModel::new(&vs.root(), &self.options, self.vocab_size, block);
+            set_weights(&vs, 0.0);
             let loss = bert_loss(&run(&model, self.input.shallow_clone()), &self.target);
             loss.backward();
             (loss.double_value(&[]), gradients(&vs))
@@ -200,21 +196,16 @@ mod tests {
         /// The same with a method.
         fn train(&self, flags: &str) -> (f64, Tensor) {
             let args: MethodArgs = parse_flags(flags.split(' ')).unwrap();
-            let (mut vs, devices) = (VarStore::new(Device::Cpu), args.devices(None).unwrap());
+            let (vs, devices) = (VarStore::new(Device::Cpu), args.devices(None).unwrap());
             let (group, trace) = (ProcessGroup::from_env().unwrap(), Trace::new());
             let size = (&self.options, self.vocab_size);
             let model = Wrapped::new(&args, size, &vs, &devices, &group, &trace).unwrap();
-            vs.copy(&self.weights).unwrap();
+            set_weights(&vs, 0.0);
             let input = self.input.shallow_clone();
             let (loss, _, backward) = model.forward(run, input, &self.target).unwrap();
             backward(&loss).unwrap();
             (loss.double_value(&[]), gradients(&vs))
         }
-    }
-
-    fn model(vs: &VarStore, options: &ModelOptions, vocab_size: i64) -> LanguageModel {
-        let block = |path: &Path<'_>| transformer_block(path, options);
-        LanguageModel::new(&vs.root(), options, vocab_size, block)
     }
 
     fn run(model: &LanguageModel, (tokens, segments): Pair) -> Pair {

@@ -184,8 +184,8 @@ mod tests {
     fn all_that_end_well_are_waited_for_and_every_line_is_told() {
         let directory = tempfile::tempdir().unwrap();
         let end = directory.path().join("end");
-        let slow = format!("echo a; exec >&2; sleep 0.2; : > {}", end.display());
-        let slow = shell("slow", &slow);
+        let script = format!("echo a; exec >&2; sleep 0.2; : > {}", end.display());
+        let slow = shell("slow", &script);
         let quick = shell("quick", "printf 'b\\nno end'");
         let mut told = Vec::new();
         run(vec![slow, quick], MINUTE, |line| told.push(line.to_owned())).unwrap();

@@ -106,7 +106,10 @@ impl<'a> Attempt<'a> {
             }
             // The first that ends the job names the culprit: the coordinator is gone after it.
             ToAgent::End(end) if self.end.as_ref().is_none_or(|earlier| earlier.next.is_some()) => {
-                self.end_ranks();
+                if let Phase::Running | Phase::Noticing(_) = self.phase {
+                    ask_to_end(&self.ranks, Signal::SIGTERM);
+                    self.phase = Phase::Ending(Instant::now() + GRACE);
+                }
                 if let Some(earlier) = self.end.replace(end) {
                     say(earlier.reason);
                 }
@@ -200,13 +203,6 @@ impl<'a> Attempt<'a> {
         self.tell_reasons();
         (self.tell)(ToCoordinator::Noticed);
         self.phase = Phase::Running;
-    }
-
-    fn end_ranks(&mut self) {
-        if let Phase::Running | Phase::Noticing(_) = self.phase {
-            ask_to_end(&self.ranks, Signal::SIGTERM);
-            self.phase = Phase::Ending(Instant::now() + GRACE);
-        }
     }
 
     fn kill(&mut self) {

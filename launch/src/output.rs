@@ -62,10 +62,8 @@ impl Routes {
     }
 
     pub(crate) fn set(&self, command: &mut Command) {
-        let stdio = |sink: &Option<Sink>| match sink {
-            Some(_) => Stdio::piped(),
-            None => Stdio::inherit(),
-        };
+        let stdio =
+            |sink: &Option<Sink>| if sink.is_some() { Stdio::piped() } else { Stdio::inherit() };
         command.stdin(Stdio::null()).stdout(stdio(&self.stdout)).stderr(stdio(&self.stderr));
     }
 

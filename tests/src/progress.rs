@@ -42,22 +42,6 @@ impl Patience {
     }
 }
 
-/// These processes and all that they have started.
-pub(crate) fn with_children(processes: &[Pid]) -> Vec<Pid> {
-    let mut all = processes.to_vec();
-    let mut next = 0;
-    while let Some(parent) = all.get(next) {
-        // Each thread has its own children. A process that has ended has neither.
-        for thread in fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten() {
-            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
-            all.extend(children.map(Pid::from_raw));
-        }
-        next += 1;
-    }
-    all
-}
-
 /// Asks at most twice a second, because checking all files and processes takes a while.
 fn now_and_then(mut ask: impl FnMut() -> bool) -> impl FnMut() -> bool {
     const INTERVAL: Duration = Duration::from_millis(500);

@@ -45,7 +45,7 @@ fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()>
 #[test]
 fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()> {
     let job = Job::new()?;
-    let mut ranks = started(&job, 3, "async-ps --step-time=5 --timeout=10")?;
+    let mut ranks = started(&job, 3, "async-ps --epochs=1 --step-time=5 --timeout=10")?;
     stop_after_first_step(&job, &ranks, 2, 1..2)?;
     let stopped = Instant::now();
     let server = ranks[0].wait()?.expect_success()?;

@@ -142,9 +142,9 @@ fn a_model_that_has_run_away_is_refused_in_the_end() -> Result<()> {
 cases! {
     fn flags_that_make_no_sense_are_refused() =
         expect_refusals(|line| async_update(line.split(' ')), &[
-            ("local-sgd --period=0", 2, ["--period", "0"]),
-            ("local-sgd --epochs=0", 2, ["--epochs", "0"]),
-            ("ring --batch-size=0", 2, ["--batch-size", "0"]),
+            ("local-sgd --period=0", 2, ["--period", "would be zero"]),
+            ("local-sgd --epochs=0", 2, ["--epochs", "0 is not in 1.."]),
+            ("ring --batch-size=0", 2, ["--batch-size", "0 is not in 1.."]),
             ("local-sgd --epochs=288230376151711744", 2, ["--epochs", "is not in 1..=4294967295"]),
             ("async-ps --n-fetch=18446744073709551615", 2, ["--n-fetch", "is not in 1..=4294967295"]),
             ("ssp --staleness=-1", 2, ["--staleness", "-1 is not in 0.."]),

@@ -111,7 +111,7 @@ fn a_run_that_takes_too_long_is_ended_and_named() -> Result<()> {
 fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
     let job = Job::new()?;
     let mut comparison = job.start(comparison("--steps 60")?)?;
-    // It would fail too.
+    // Otherwise it would fail too, and might be named.
     kill(job.rank(0, "dp-custom-criterion")?, Signal::SIGSTOP)?;
     kill(job.rank(1, "dp-custom-criterion")?, Signal::SIGKILL)?;
     let said = "error: ddp, rank 1, failed (signal: 9 (SIGKILL)); it left no message";

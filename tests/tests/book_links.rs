@@ -1,6 +1,6 @@
-//! Links in the book lead somewhere, its listings are there, since mdBook silently leaves a block empty if an anchor is
-//! missing, and its pages load nothing from a network. In a browser, `tests/python/book_pages.py` and
-//! `book_pictures.py` look at them more closely.
+//! Links in the book lead somewhere, its pages load nothing from a network, and its listings exist: if an anchor is
+//! missing, mdBook silently leaves a block empty. In a browser, `tests/python/book_pages.py` and `book_pictures.py`
+//! look at them more closely.
 
 use crate::prelude::*;
 

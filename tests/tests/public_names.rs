@@ -1,5 +1,5 @@
-//! What the library's modules offer, methods aside, occurs in a program or in an example that is compiled; and what
-//! stands beside PyTorch's names in the book's table is in the library.
+//! What the library's modules offer, methods aside, occurs in a program or in an example that is compiled, and the
+//! library has every name that stands beside PyTorch's in the book's table.
 
 use crate::prelude::*;
 

@@ -48,7 +48,7 @@ fn exercises() -> Result<Vec<Exercise>> {
     let mut files = entries(&checkout().join(FOLDER))?;
     files.sort();
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());
-    // As e07_ring.rs is, but no editor's copy of it.
+    // Such as e07_ring.rs, but not an editor's copy of it.
     let is_exercise =
         |name: &&str| name.ends_with(".rs") && matches!(name.as_bytes(), [b'e', b'0'..=b'9', ..]);
     names.filter(is_exercise).map(exercise).collect()

@@ -4,7 +4,7 @@ use super::check::{check, check_not_negative};
 use super::tensor_list::{TensorList, by_device_and_kind};
 use crate::Result;
 use c10d_sys::arithmetic::{add_number_, clamp_max_, mul_number_, norm};
-use tch::{Device, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel_base::options;
 
 options! {
@@ -121,8 +121,10 @@ pub fn clip_grad_norm_of_parts(
 pub fn clip_grads_with_norm_(parameters: &[Tensor], max_norm: f64, total_norm: f64) -> Result<()> {
     check_not_negative(&[("max_norm", max_norm)])?;
     let lists = lists(gradients(parameters));
-    let Some(first) = lists.first() else { return Ok(()) };
-    let total_norm = Tensor::from(total_norm).f_to_kind(first[0].f_kind()?)?;
+    let Some(first) = lists.first().and_then(|list| list.first()) else { return Ok(()) };
+    // Not one of 16 bits, which might round it, or make it infinite.
+    let kind = if first.f_kind()? == Kind::Double { Kind::Double } else { Kind::Float };
+    let total_norm = Tensor::from(total_norm).f_to_kind(kind)?;
     no_grad(|| scale(lists, max_norm, &total_norm))
 }
 
@@ -231,7 +233,6 @@ fn lists(gradients: Vec<Tensor>) -> Vec<TensorList> {
 mod tests {
     use super::*;
     use crate::sparse_adam::tests::embedding;
-    use tch::Kind;
 
     fn parameter(gradient: &[f32]) -> Tensor {
         let gradient = Tensor::from_slice(gradient);
@@ -262,6 +263,7 @@ mod tests {
         assert_eq!(get_total_norm(&gradients(&second), 2.0).unwrap(), norm);
         clip_grads_with_norm_(&second, 1.0, norm).unwrap();
         assert_eq!(second.map(|it| gradient(&it)), first.map(|it| gradient(&it)));
+        clip_grads_with_norm_(&[], 1.0, norm).unwrap();
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Training<'_> {
         group.refuse_python("checkpoint::Training::load", 0..group.world_size())?;
         let path = path.as_ref();
         let read = read(path, &Sharding::of(&named_variables(self.vs)));
-        // The store takes no value as large as progress can be.
+        // Progress can be larger than the store accepts.
         let header = read.as_ref().map_or(UNREADABLE.to_owned(), |(_, header)| digest(header));
         let theirs = group.compare_with_rank_0("checkpoint::Training::load", &header)?;
         let rank_0_failed = theirs.as_deref() == Some(UNREADABLE);

@@ -326,7 +326,7 @@ WorkPtr Gloo::recv(Tensors& tensors, int source, int tag) {
 
 WorkPtr Gloo::recvAnysource(Tensors& tensors, int tag) {
   auto work = ProcessGroupGloo::recvAnysource(tensors, tag);
-  // Of this rank, because the end of one other does not end it.
+  // Tracked as this rank's, because the end of one peer does not end it.
   return track(c10::make_intrusive<MessageWork>(std::move(work), getOptions()->timeout), getRank());
 }
 
@@ -386,7 +386,7 @@ void Gloo::fail() {
       }
     }
   }
-  // Gloo wakes nobody who waits for a message from any rank.
+  // Gloo does not wake receives from any rank.
   fail_operations_with(getRank());
 }
 

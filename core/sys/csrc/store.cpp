@@ -13,11 +13,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 using std::chrono::milliseconds;
 
-// A TCP store's server ends a connection on which more comes.
+// A TCP store's server closes the connection of a client that sends more.
 constexpr size_t kMostBytes = 8 << 20;
 
 static std::vector<uint8_t> copy_of(c10d_slice<uint8_t> bytes) {
@@ -61,7 +62,7 @@ c10d_status c10d_tcp_store_new(
     // With waitWorkers a server waits for all clients at once, without saying which is missing.
     // Ours need not wait, because the backends wait for each rank by name. A client always sets it,
     // which announces it to the server, since a Python server does wait.
-    // As the only process, a server waits for nobody, and makes PyTorch's first key.
+    // A server that is the only process waits for nobody, and sets the same first key as in PyTorch.
     options.waitWorkers = listen_fd < 0 || world_size == 1;
     options.timeout = milliseconds(timeout_ms);
     if (listen_fd >= 0) {
@@ -177,18 +178,16 @@ c10d_status c10d_store_queue_push(const c10d_store* store, const char* key, c10d
 c10d_status c10d_store_queue_pop(
     const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length) {
   return guarded([&] {
+    // After `wait`, a TCP store would count this client as waiting for ever, and a HashStore may wake another thread.
     const auto deadline = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
     for (;;) {
-      const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
-      if (left.count() > 0) {
-        store->store->wait({key}, left);
-      }
+      const auto now = std::chrono::steady_clock::now();
       try {
         return give(store->store->queuePop(key, false), value, length);
       } catch (const c10::DistQueueEmptyError&) {
-        // Otherwise another process was faster.
-        if (left.count() <= 0) { throw; }
+        if (now >= deadline) { throw; }
       }
+      std::this_thread::sleep_until(std::min(deadline, now + milliseconds(20)));
     }
   });
 }

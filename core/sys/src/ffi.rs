@@ -190,7 +190,7 @@ pub struct ReducerOptions {
     pub static_graph: bool,
     /// Whether the caller broadcasts buffers; only for the logging data.
     pub broadcast_buffers: bool,
-    /// Do not exchange a bucket of which all parameters are unused.
+    /// Whether to skip buckets whose parameters are all unused.
     pub skip_all_reduce_unused_params: bool,
 }
 

@@ -103,7 +103,7 @@ fn fewer_ranks_continue_what_more_have_saved(group: &ProcessGroup) {
     let path = "training.safetensors";
     let mut saved = Job::new(group, 1);
     saved.train(0..5);
-    // More than the store takes, through which the ranks compare what they read.
+    // Larger than the store accepts, through which the ranks compare what they read.
     let progress = "step 5, ".repeat(2 << 20);
     saved.parts().save(path, &progress, group).unwrap();
     let Some(two) = group.new_group(&[0, 1]).unwrap() else { return group.barrier().unwrap() };

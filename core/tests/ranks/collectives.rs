@@ -190,6 +190,18 @@ fn a_monitored_barrier_lets_all_through_or_names_the_ranks_that_did_not_come(gro
     done.barrier().unwrap();
 }
 
+#[run_by(on_ranks(3))]
+fn a_monitored_barrier_may_name_only_the_first_missing_rank(group: &ProcessGroup) {
+    group.barrier().unwrap();
+    let done = group.new_group(&[0, 1, 2]).unwrap().unwrap();
+    if group.rank() == 0 {
+        let limited = group.with_timeout(Duration::from_secs(1));
+        // Otherwise it names both.
+        expect_error(limited.monitored_barrier(false), "Rank 1 failed to pass monitoredBarrier");
+    }
+    done.barrier().unwrap();
+}
+
 #[run_by(on_ranks(2))]
 fn a_mean_over_ranks_weighs_every_value_the_same(group: &ProcessGroup) {
     let mut mean = AverageMeter::default();

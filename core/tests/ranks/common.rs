@@ -147,7 +147,7 @@ pub fn numbers(size: &[i64], offset: i64) -> Tensor {
     (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
 }
 
-/// A store of its own, and the wrapped model in it.
+/// A wrapped model, and the new store of its variables.
 pub fn ddp<M>(
     group: &ProcessGroup,
     options: DdpOptions,

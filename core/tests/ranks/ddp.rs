@@ -199,7 +199,11 @@ fn buffers_may_be_shared_at_first_alone(group: &ProcessGroup) {
         let _ = set(7.0 + group.rank() as f64);
         let _ = model.forward(|()| buffer.copy()).unwrap();
         let expected = if group.rank() == 0 { [5.0, 7.0] } else { expected };
-        assert_eq!([first, buffer.double_value(&[0])], expected, "{broadcast_buffers}");
+        assert_eq!(
+            [first, buffer.double_value(&[0])],
+            expected,
+            "{broadcast_buffers} {forward_sync_buffers}"
+        );
     }
 }
 

@@ -54,7 +54,7 @@ impl ModuleT for Net {
     }
 }
 
-/// Trains as the words of the way say.
+/// A training whose options are the words of `way`.
 fn train(way: &str, group: &ProcessGroup, saved: &mut Saved) {
     let has = |word: &str| way.split('-').any(|each| each == word);
     let vs = VarStore::new(Device::Cpu);

@@ -141,7 +141,7 @@ fn keys_can_be_counted_and_deleted(store: Store, rank: usize) {
     assert!(!store.delete_key("a").unwrap());
     assert!(!store.check("a").unwrap());
     assert_eq!(store.num_keys().unwrap(), before + 1);
-    // The server would end the connection.
+    // The server would close the connection.
     let [most, more] = [8 << 20, (8 << 20) + 1].map(|bytes| vec![7; bytes]);
     expect_error(store.set("large", &more), "expected at most 8 MiB");
     store.set("large", &most).unwrap();
@@ -164,7 +164,7 @@ fn every_kind_of_store_sets_and_gets_several_keys_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let stores = [
         Store::hash().unwrap(),
-        Store::file(&directory.path().join("store"), None).unwrap(),
+        Store::file(directory.path().join("store"), None).unwrap(),
         Store::tcp("127.0.0.1", free_port().unwrap(), true, TIMEOUT).unwrap(),
     ];
     assert_eq!(stores[2].num_keys().unwrap(), 1, "as in PyTorch");
@@ -205,6 +205,10 @@ fn every_value_of_a_queue_is_taken_once() {
         taken.push(store.queue_pop("q", Duration::ZERO).unwrap());
         taken.sort();
         assert_eq!((taken.concat(), store.queue_len("q").unwrap()), (b"1234".to_vec(), 0));
+        [b"5", b"6"].into_iter().for_each(|value| store.queue_push("q", value).unwrap());
+        assert_eq!(store.queue_len("q").unwrap(), 2);
+        let both = [(); 2].map(|()| store.queue_pop("q", TIMEOUT).unwrap());
+        assert_eq!(both, [b"5", b"6"]);
     }
 }
 

@@ -4,8 +4,8 @@ use crate::common::{processes_with, rank_under, with_variable};
 use crate::prelude::*;
 
 /// What the other ranks are told of one that does not offer shared memory.
-const NOT_OFFERED: &str = "rank 1 of the group does not offer it: it runs Python, has switched it off, or says why it \
-                           cannot";
+const NOT_OFFERED: &str = "rank 1 of the group does not offer it: it runs Python, has switched it off, or itself \
+                           reports why it cannot";
 
 /// Sums over the ranks, and returns this rank and how it was done.
 fn transport() -> (usize, String) {

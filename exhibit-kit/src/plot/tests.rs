@@ -181,7 +181,6 @@ fn a_chart_has_the_colours_of_its_page_and_any_name() {
 #[test]
 fn data_that_makes_no_chart_is_refused() {
     let one = [[1.0, 2.0]];
-    let message = |drawn: tch_parallel::Result<String>| drawn.unwrap_err().to_string();
     let mut missing = columns(&one);
     missing.groups[0].values.pop();
     let mut uneven = columns(&one);
@@ -207,6 +206,6 @@ fn data_that_makes_no_chart_is_refused() {
         (timeline(&Timeline { categories, ..lanes(&[&[span("forward", 0, 1)]]) }), "categories is a list of 10, but must be at most nine, since more colours could not be told apart".into()),
     ];
     for (drawn, expected) in cases {
-        assert_eq!(message(drawn), expected);
+        assert_eq!(drawn.unwrap_err().to_string(), expected);
     }
 }

@@ -17,9 +17,9 @@ fn the_rank_with_a_fault_of_its_own_is_named_though_its_victim_ended_first() {
 
 #[test]
 fn the_first_of_several_reasons_is_given() {
-    let script = r#"note $$ pid.$RANK
-        if [ $RANK = 0 ]; then trap '' TERM; dead pid.1; reason "connection closed"; exit 3; fi
-        reason "no data"; exit 4"#;
+    let script = r#"trap '' TERM; note $$ pid.$RANK
+        if [ $RANK = 0 ]; then dead pid.1; reason "connection closed"; exit 3; fi
+        await pid.0; reason "no data"; exit 4"#;
     let ended = run(Job::new().launch_sh("-n 2", script));
     let said = "exited with code 4: no data\nlaunch: after that, rank 0 exited";
     ended.expect_code(4).expect_stderr(said);
@@ -38,9 +38,9 @@ fn a_rank_that_stays_after_it_has_left_its_reason_is_named_though_launch_ends_it
 
 #[test]
 fn a_killed_rank_is_named_before_those_that_have_lost_their_connection_to_it() {
-    let script = r#"note $$ pid.$RANK
-        if [ $RANK = 1 ]; then kill -KILL $$; fi
-        trap '' TERM; dead pid.1; reason "connection closed by peer"; exit 4"#;
+    let script = r#"trap '' TERM; note $$ pid.$RANK
+        if [ $RANK = 1 ]; then await pid.0; kill -KILL $$; fi
+        dead pid.1; reason "connection closed by peer"; exit 4"#;
     let ended = run(Job::new().launch_sh("-n 2", script));
     ended.expect_code(128 + 9).expect_stderr("launch: after that, rank 0 exited with code 4\n");
     ended.expect_stderr(" was killed by SIGKILL; it wrote nothing to stderr\n");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::programs::{free_port, torchrun_with};
-use crate::{progress::with_children, wait};
+use crate::{progress::stat, wait};
 
 /// One of two nodes is lost; the other goes on from the checkpoint, as a world of one. Returns how long that takes.
 pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
@@ -24,8 +24,9 @@ pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
     let (mut first, mut second) = (start(1)?, start(0)?);
     wait_for_steps(&job, 0..2, 20)?;
     let begin = Instant::now();
-    let lost = with_children(&[second.pid()]);
-    lost.into_iter().rev().try_for_each(|pid| kill(pid, Signal::SIGKILL))?;
+    let (parent, agent) = (4, second.pid().as_raw().cast_unsigned().into());
+    let ranks = job.processes()?.into_iter().filter(|pid| stat(*pid, parent) == Some(agent));
+    ranks.chain([second.pid()]).try_for_each(|pid| kill(pid, Signal::SIGKILL))?;
     second.wait_until(begin + PATIENCE)?;
 
     let late = wait::past(begin + PATIENCE);

@@ -148,7 +148,7 @@ fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
     let mut ranks = (0..3).map(start).collect::<Result<Vec<_>>>()?;
     wait_for_steps(&job, 2..3, 100)?;
     ranks.push(start(3)?);
-    // The others might be done before it begins.
+    // Otherwise the others might be done before it begins.
     stop_after_first_step(&job, &ranks, 3, 1..3)?;
     kill(ranks[3].pid(), Signal::SIGCONT)?;
     let server = ranks[0].wait()?.expect_success()?;

@@ -7,13 +7,13 @@ pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
     let library = libtorch.join("lib/libtorch_cpu.so");
     ensure!(
         library.exists(),
-        "LIBTORCH or LIBTORCH_USE_PYTORCH names {}, but {} is not there: set LIBTORCH to the folder of libtorch {torch} that \
-         holds lib/ and include/, or unset both to have one fetched",
+        "LIBTORCH or LIBTORCH_USE_PYTORCH names {}, but {} is not there: set LIBTORCH to the folder of libtorch {torch} \
+         that holds lib/ and include/, or unset both to have one fetched",
         libtorch.display(),
         library.display()
     );
-    let found =
-        version(libtorch).context("LIBTORCH or LIBTORCH_USE_PYTORCH names what is no libtorch")?;
+    let found = version(libtorch)
+        .context("LIBTORCH or LIBTORCH_USE_PYTORCH names something other than libtorch")?;
     let like = Release::like(&found);
     let advice = match like {
         Some(like) => format!("add `--torch {}` after the chore's name", like.torch),

@@ -87,12 +87,6 @@ impl ImageFolder {
         let expected = format!("the {} classes of {}", self.classes.len(), self.root.display());
         check_file(found.is_empty(), &validation.root, found.join(" and "), expected)
     }
-
-    fn read(&self, index: usize) -> Result<(Image, usize)> {
-        let (path, label) = &self.samples[index];
-        let bytes = fs::read(path).map_err(Error::io("read", path))?;
-        Ok((decode(&bytes, path)?, *label))
-    }
 }
 
 impl ImageSource for ImageFolder {
@@ -108,13 +102,15 @@ impl ImageSource for ImageFolder {
         if lock(&self.bad).contains(&index) {
             return Ok(None);
         }
-        match self.read(index) {
-            // A file that cannot be read is not a damaged one: a lost disk must not look like bad images.
+        let (path, label) = &self.samples[index];
+        // A file that cannot be read is not a damaged one: a lost disk must not look like bad images.
+        let bytes = fs::read(path).map_err(Error::io("read", path))?;
+        match decode(&bytes, path) {
             Err(Error::Format { .. }) if self.options.skip_bad => {
                 lock(&self.bad).insert(index);
                 Ok(None)
             }
-            image => image.map(Some),
+            image => Ok(Some((image?, *label))),
         }
     }
 

@@ -99,20 +99,6 @@ impl OneCycleLr {
         let down = Phase { end_step, lr: [max, initial], momentum: [low, high] };
         vec![up, down, Phase { end_step: total - 1.0, lr: [initial, min], momentum: [high, high] }]
     }
-
-    fn set(&self, step: u64, group: &mut GroupRates) {
-        let phases = self.phases(group);
-        let step = step as f64;
-        let last = phases.len() - 1;
-        let passed = phases[..last].iter().take_while(|phase| step > phase.end_step).count();
-        let phase = &phases[passed];
-        let start_step = if passed == 0 { 0.0 } else { phases[passed - 1].end_step };
-        let pct = (step - start_step) / (phase.end_step - start_step);
-        group.lr = self.anneal_strategy.between(phase.lr, pct);
-        if self.cycle_momentum {
-            group.set_momentum(self.anneal_strategy.between(phase.momentum, pct));
-        }
-    }
 }
 
 impl AnnealStrategy {
@@ -141,7 +127,16 @@ impl Schedule for OneCycleLr {
         if epoch.number() == 0 {
             group.initial_lr = Some(self.initial_lr(group));
         }
-        self.set(epoch.number(), group);
+        let (step, phases) = (epoch.number() as f64, self.phases(group));
+        let last = phases.len() - 1;
+        let passed = phases[..last].iter().take_while(|phase| step > phase.end_step).count();
+        let phase = &phases[passed];
+        let start_step = if passed == 0 { 0.0 } else { phases[passed - 1].end_step };
+        let pct = (step - start_step) / (phase.end_step - start_step);
+        group.lr = self.anneal_strategy.between(phase.lr, pct);
+        if self.cycle_momentum {
+            group.set_momentum(self.anneal_strategy.between(phase.momentum, pct));
+        }
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ impl ProcessGroup {
         })
     }
 
-    /// [`all_gather`](Self::all_gather) of several tensors of one kind, as one exchange: each rank's list.
+    /// [`all_gather`](Self::all_gather) of several tensors of one kind as one exchange; returns each rank's list.
     /// `dist.all_gather_coalesced`.
     pub fn all_gather_coalesced(&self, tensors: &[Tensor]) -> Result<Vec<Vec<Tensor>>> {
         let rows = self.all_gather(&flatten_alike(tensors)?)?;

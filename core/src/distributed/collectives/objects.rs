@@ -150,7 +150,7 @@ impl ProcessGroup {
         self.decode(OPERATION, &Vec::<u8>::try_from(bytes)?[..length])
     }
 
-    /// The values of all ranks, of which `gather` exchanges the bytes; none where it returns none.
+    /// The values of all ranks, whose bytes `gather` exchanges; empty on ranks where that returns nothing.
     fn gather_objects<T: Serialize + DeserializeOwned>(
         &self,
         operation: &'static str,

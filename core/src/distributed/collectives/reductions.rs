@@ -28,11 +28,11 @@ impl ProcessGroup {
         self.pending("all_reduce", work, |_| output.finish())
     }
 
-    /// [`all_reduce`](Self::all_reduce) of several tensors of one kind, or of a kind and its complex one, as one
-    /// exchange. `dist.all_reduce_coalesced`.
+    /// [`all_reduce`](Self::all_reduce) of several tensors as one exchange: all of one kind, where complex numbers
+    /// count as pairs of real ones. `dist.all_reduce_coalesced`.
     ///
     /// # Errors
-    /// Those of [every collective](Self#errors), and [`Error::Argument`] for no tensor or tensors of other kinds.
+    /// Those of [every collective](Self#errors), and [`Error::Argument`] for no tensors, or tensors of different kinds.
     pub fn all_reduce_coalesced(&self, tensors: &mut [Tensor], op: ReduceOp) -> Result<()> {
         self.start_all_reduce_coalesced(tensors, op)?.wait()
     }
@@ -177,7 +177,7 @@ impl ProcessGroup {
     }
 
     /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that did not arrive within this handle's
-    /// timeout ([`with_timeout`](Self::with_timeout)), or the first such rank. Gloo only. `dist.monitored_barrier`.
+    /// timeout ([`with_timeout`](Self::with_timeout)); the first, without `wait_all_ranks`. `dist.monitored_barrier`.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank does not arrive in time, and [`Error::Argument`] with NCCL.
@@ -242,7 +242,7 @@ pub(crate) fn flatten(tensors: &[Tensor]) -> Result<Tensor> {
     Ok(Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?)
 }
 
-/// Such a row of one tensor or more, of one kind.
+/// The same, but refuses an empty list and tensors of different kinds.
 pub(super) fn flatten_alike(tensors: &[Tensor]) -> Result<Tensor> {
     let kinds = tensors.iter().map(Tensor::f_kind).collect::<Result<Vec<_>, _>>()?;
     let are_alike = !kinds.is_empty() && kinds.windows(2).all(|pair| pair[0] == pair[1]);

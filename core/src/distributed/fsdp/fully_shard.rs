@@ -97,7 +97,7 @@ pub struct FullyShard<'a> {
     vs: &'a VarStore,
     mesh: Mesh,
     options: FullyShardOptions,
-    schedule: Arc<Schedule>,
+    schedule: Arc<Schedule<Unit>>,
     /// Why a block could not be sharded.
     failure: Arc<Mutex<Option<Error>>>,
 }

@@ -1,6 +1,6 @@
 //! What the units of a model share during a step: `FSDPCommContext` and `FSDPState`.
 
-use super::{pool::Pool, unit::Unit};
+use super::pool::Pool;
 use crate::{Error, Result};
 use c10d_sys::backward_hooks::{at_end_of_backward, in_backward};
 use c10d_sys::tensor::grad_enabled;
@@ -10,12 +10,20 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tch_parallel_base::lock;
 
+/// What the schedule needs of a unit.
+pub(super) trait Member: Send + Sync + 'static {
+    /// Completes the unit's backward pass when the whole pass ends.
+    fn finish_backward(&self) -> Result<()>;
+
+    /// Undoes what a failed pass has left half done.
+    fn reset(&self);
+}
+
 /// Shared by all units of a model.
-#[derive(Default)]
-pub(super) struct Schedule {
+pub(super) struct Schedule<U> {
     /// All units, each before those inside it.
-    units: Mutex<Vec<Weak<Unit>>>,
-    step: Mutex<Step>,
+    units: Mutex<Vec<Weak<U>>>,
+    step: Mutex<Step<U>>,
     /// The memory of whole parameters.
     pub pool: Mutex<Pool>,
     /// How long this rank has spent in collectives, and the number of backward passes.
@@ -24,10 +32,9 @@ pub(super) struct Schedule {
     is_complete: AtomicBool,
 }
 
-#[derive(Default)]
-struct Step {
+struct Step<U> {
     /// The units in the order of their forward passes, without passes that compute no gradients.
-    post_forward_order: Vec<Weak<Unit>>,
+    post_forward_order: Vec<Weak<U>>,
     /// Whether the end of the current backward pass is watched.
     is_watched: bool,
     /// The number of nested forward passes that are running.
@@ -35,13 +42,26 @@ struct Step {
     failure: Option<Error>,
 }
 
-impl Schedule {
+impl<U> Default for Schedule<U> {
+    fn default() -> Self {
+        let (units, step, pool, waited, is_complete) = Default::default();
+        Schedule { units, step, pool, waited, is_complete }
+    }
+}
+
+impl<U> Default for Step<U> {
+    fn default() -> Self {
+        Step { post_forward_order: Vec::new(), is_watched: false, depth: 0, failure: None }
+    }
+}
+
+impl<U: Member> Schedule<U> {
     /// How many units there are.
     pub fn len(&self) -> usize {
         lock(&self.units).len()
     }
 
-    pub fn add(&self, unit: &Arc<Unit>, place: usize) {
+    pub fn add(&self, unit: &Arc<U>, place: usize) {
         lock(&self.units).insert(place, Arc::downgrade(unit));
     }
 
@@ -53,7 +73,7 @@ impl Schedule {
         self.is_complete.load(Ordering::Relaxed)
     }
 
-    pub fn units(&self) -> Vec<Arc<Unit>> {
+    pub fn units(&self) -> Vec<Arc<U>> {
         lock(&self.units).iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -74,14 +94,14 @@ impl Schedule {
     }
 
     /// Records a unit's forward pass and returns its place in the order.
-    pub fn note_forward(&self, unit: &Arc<Unit>) -> usize {
+    pub fn note_forward(&self, unit: &Arc<U>) -> usize {
         let order = &mut lock(&self.step).post_forward_order;
         order.push(Arc::downgrade(unit));
         order.len() - 1
     }
 
     /// The unit before this place in the order, whose backward pass comes next.
-    pub fn before(&self, place: usize) -> Option<Arc<Unit>> {
+    pub fn before(&self, place: usize) -> Option<Arc<U>> {
         lock(&self.step).post_forward_order.get(place.checked_sub(1)?)?.upgrade()
     }
 
@@ -145,12 +165,12 @@ impl Schedule {
 }
 
 /// Watches for the end of a backward pass, perhaps of several models. If it fails, autograd drops this uncalled.
-struct Watch {
-    schedule: Arc<Schedule>,
+struct Watch<U: Member> {
+    schedule: Arc<Schedule<U>>,
     has_ended: AtomicBool,
 }
 
-impl Watch {
+impl<U: Member> Watch<U> {
     fn end(&self) -> Result<(), c10d_sys::Error> {
         let outcome = self.schedule.kept(self.schedule.finish_backward());
         self.has_ended.store(outcome.is_ok(), Ordering::Relaxed);
@@ -158,7 +178,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl<U: Member> Drop for Watch<U> {
     fn drop(&mut self) {
         if !self.has_ended.load(Ordering::Relaxed) {
             self.schedule.reset();

@@ -1,7 +1,7 @@
 //! What happens to a block's parameters during a step: `FSDPParamGroup`.
 
-use super::{gathering::gather, mesh::Mesh, parameter::Parameter};
-use super::{reduction::mean_of_part, schedule::Schedule};
+use super::schedule::{Member, Schedule};
+use super::{gathering::gather, mesh::Mesh, parameter::Parameter, reduction::mean_of_part};
 use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result, check, profiler::record_function};
 use c10d_sys::autograd::hook_gradients;
@@ -19,7 +19,7 @@ pub(super) struct Unit {
     /// The kind in which gradients are reduced, if it is not their own.
     reduce_kind: Option<Kind>,
     mesh: Mesh,
-    pub schedule: Arc<Schedule>,
+    pub schedule: Arc<Schedule<Unit>>,
     state: Mutex<State>,
 }
 
@@ -63,7 +63,7 @@ impl Unit {
         post_forward_group: Option<ProcessGroup>,
         reduce_kind: Option<Kind>,
         mesh: &Mesh,
-        schedule: &Arc<Schedule>,
+        schedule: &Arc<Schedule<Unit>>,
     ) -> Arc<Self> {
         let state = State {
             parameters,
@@ -302,9 +302,10 @@ impl Unit {
         let shard = |it: &Parameter| (it.name.clone(), it.whole.size(), it.part.shallow_clone());
         state.parameters.iter().map(shard).collect()
     }
+}
 
-    /// Completes the unit's backward pass when the whole pass ends.
-    pub fn finish_backward(&self) -> Result<()> {
+impl Member for Unit {
+    fn finish_backward(&self) -> Result<()> {
         let unused = lock(&self.state).gathering.take();
         if let Some(unused) = unused {
             unused.wait()?;
@@ -320,8 +321,7 @@ impl Unit {
         Ok(())
     }
 
-    /// Undoes what a failed pass has left half done.
-    pub fn reset(&self) {
+    fn reset(&self) {
         let mut state = lock(&self.state);
         state.stage = Stage::Idle;
         state.post_forward_places.clear();

@@ -73,6 +73,7 @@ pub struct DistributedDataParallel<M> {
     pub(super) wrapped: Wrapped,
     /// What rank 0 sends before each forward pass; empty if the options disable it.
     pub(super) buffers: Vec<(String, Tensor)>,
+    pub(super) forward_sync_buffers: bool,
     pub(super) buffer_comm_hook: Option<RefCell<BufferCommHook>>,
     /// What that hook has started.
     pub(super) pending_buffers: RefCell<Vec<Pending<Tensor>>>,
@@ -128,14 +129,16 @@ impl<M> DistributedDataParallel<M> {
             .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
         let description = own.as_ref().map(|it| same_model::description(&it.0, &options));
         let agreed = same_model::check(group, operation, description);
-        let (mut tensors, reducer_options) = own?;
+        let (tensors, reducer_options) = own?;
         agreed?;
         let (names, trained): (Vec<_>, Vec<_>) = tensors.trained().unzip();
         // Ranks that run Python expect this check as well.
         group.engine().verify_params(&trained).map_err(|error| group.failed(operation, &error))?;
-        group.broadcast_coalesced(operation, &tensors.shared(), BROADCAST_BUFFER_BYTES, 0)?;
-        tensors.buffers.retain(|_| options.forward_sync_buffers);
-        let state = tensors.shared();
+        let mut state = tensors.shared();
+        group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
+        if !options.forward_sync_buffers {
+            state.truncate(state.len() - tensors.buffers.len());
+        }
         let sparse: Vec<_> = names.iter().map(|it| options.sparse_gradients.contains(it)).collect();
         let (engine, name) = (group.engine(), type_name::<M>());
         let reducer = Reducer::new(engine, &trained, &names, &sparse, name, reducer_options);
@@ -173,6 +176,7 @@ impl<M> DistributedDataParallel<M> {
             parameters: tensors.parameters,
             wrapped,
             buffers: tensors.buffers,
+            forward_sync_buffers: options.forward_sync_buffers,
             buffer_comm_hook: options.buffer_comm_hook.map(RefCell::new),
             pending_buffers: RefCell::default(),
             state,

@@ -33,7 +33,7 @@ options! {
         /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks, when the model is wrapped
         /// and before each forward pass.
         pub broadcast_buffers: bool = true,
-        /// Whether they are broadcast before each forward pass, too.
+        /// Whether they are also broadcast before each forward pass.
         pub forward_sync_buffers: bool = true,
         /// Replaces the broadcast of buffers. `model._register_buffer_comm_hook`
         pub buffer_comm_hook: Option<BufferCommHook> = None,
@@ -56,8 +56,8 @@ options! {
         /// `gradient_as_bucket_view`, `mixed_precision`, `params_and_buffers_to_ignore`, `sparse_gradients`,
         /// `static_graph` and buffers that are not broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
-        /// Whether the exchange leaves out a bucket of which no gradient is used, as `find_unused_parameters` finds. They
-        /// must be the same on all ranks in every step.
+        /// Whether to skip buckets whose parameters are all unused, which `find_unused_parameters` detects. The unused
+        /// parameters must be the same on all ranks in every step.
         pub skip_all_reduce_unused_params: bool = false,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.

@@ -77,12 +77,12 @@ impl<M> DistributedDataParallel<M> {
         DdpLoggingData::read(&self.reducer.borrow()).map_err(Error::engine("logging_data"))
     }
 
-    /// PyTorch's logging data under any of its keys, such as "num_buckets_reduced"; 0 without a number there.
+    /// The number under any key of PyTorch's logging data, such as "num_buckets_reduced"; 0 if there is none.
     pub fn logged_number(&self, key: &str) -> Result<i64> {
         self.reducer.borrow().logged_number(key).map_err(Error::engine("logged_number"))
     }
 
-    /// The same for a text, such as "dtypes"; empty without one.
+    /// The text under such a key, for example "dtypes"; empty if there is none.
     pub fn logged_text(&self, key: &str) -> Result<String> {
         self.reducer.borrow().logged_text(key).map_err(Error::engine("logged_text"))
     }

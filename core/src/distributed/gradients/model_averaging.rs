@@ -10,7 +10,7 @@ use tch::Tensor;
 #[derive(Debug)]
 pub struct PeriodicModelAverager {
     pub(crate) group: ProcessGroup,
-    /// The period of each group that averages. If several are due, the last does.
+    /// The groups and their periods. If several are due, the last one averages.
     levels: Vec<(u64, ProcessGroup)>,
     /// The step from which the periods count.
     origin: u64,
@@ -27,9 +27,9 @@ impl PeriodicModelAverager {
         Self::with_levels(group, vec![(period, group.clone())], warmup_steps, warmup_steps)
     }
 
-    /// Averages often in small groups of neighbouring ranks, and more rarely in larger ones. `levels` has the period and
-    /// the size of each kind of group; the last is the whole group. From step `warmup_steps`, counted from 0, a step that
-    /// a period divides averages; if several divide it, the last of them counts. A collective.
+    /// Averages often within small groups of neighbouring ranks, and less often within larger ones. `levels` lists the
+    /// period and size of each kind of group; the last is the whole group. From step `warmup_steps` on, counted from 0,
+    /// a step that is a multiple of a period averages; if of several, the last of them counts. A collective.
     /// `hierarchical_model_averager.HierarchicalModelAverager`
     ///
     /// ```
@@ -42,8 +42,8 @@ impl PeriodicModelAverager {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for a period of 0, and if the last level is not the whole group; those of
-    /// [`ProcessGroup::new_subgroups`].
+    /// Those of [`ProcessGroup::new_subgroups`], and [`Error::Argument`](crate::Error::Argument) for a period of 0 or a
+    /// last level that is not the whole group.
     #[doc(alias = "HierarchicalModelAverager")]
     pub fn hierarchical(
         group: &ProcessGroup,
@@ -51,7 +51,7 @@ impl PeriodicModelAverager {
         warmup_steps: u64,
     ) -> Result<Self> {
         let is_whole = levels.last().is_some_and(|(_, size)| *size == group.world_size());
-        let expected = format!("one whose last has all {} ranks", group.world_size());
+        let expected = format!("a list whose last level has all {} ranks", group.world_size());
         check(is_whole, "levels", format_args!("{levels:?}"), expected)?;
         let group_of = |&(period, size)| match size == group.world_size() {
             true => Ok((period, group.clone())),
@@ -78,14 +78,11 @@ impl PeriodicModelAverager {
     /// Those of [every collective](ProcessGroup#errors); [`Error::Argument`](crate::Error::Argument) if no parameter has a
     /// gradient, and for shards of [`FullyShard`](crate::distributed::FullyShard), which are different parts of one model.
     pub fn average_parameters(&mut self, parameters: &[Tensor]) -> Result<()> {
-        let is_whole = shards::group_of(parameters)?.is_none();
-        let expected = "the parameters of a whole model on each rank";
-        check(is_whole, "parameters", "a list of shards of FullyShard", expected)?;
         self.group.refuse_in_join("average_parameters")?;
         let step = self.step;
         self.step += 1;
-        let is_due = |period| step >= self.warmup_steps && (step - self.origin) % period == 0;
-        let Some((_, group)) = self.levels.iter().rfind(|(period, _)| is_due(*period)) else {
+        let due = |period| step >= self.warmup_steps && (step - self.origin).is_multiple_of(period);
+        let Some((_, group)) = self.levels.iter().rfind(|(period, _)| due(*period)) else {
             return Ok(());
         };
         let with_gradient = parameters.iter().filter(|parameter| parameter.grad().defined());
@@ -100,6 +97,9 @@ impl PeriodicModelAverager {
 /// Replaces parameters by their means over the ranks. A collective, with parameters in the same order.
 /// `model_averaging.utils.average_parameters`
 pub fn average_parameters(parameters: &[Tensor], group: &ProcessGroup) -> Result<()> {
+    let is_whole = shards::group_of(parameters)?.is_none();
+    let expected = "the parameters of a whole model on each rank";
+    check(is_whole, "parameters", "a list of shards of FullyShard", expected)?;
     copy_back(parameters, &start_mean(group, parameters)?.wait()?)
 }
 

@@ -14,7 +14,7 @@ pub(super) type Wrapped = Vec<(String, Tensor, bool, Option<Kind>, Vec<i64>)>;
 pub(crate) struct ModuleTensors {
     /// All parameters, in the order of registration, which all ranks share.
     pub parameters: Vec<(String, Tensor)>,
-    /// What rank 0 sends before each forward pass, and at first; empty if the options disable it.
+    /// What rank 0 sends at first and before each forward pass; empty if the options disable it.
     pub buffers: Vec<(String, Tensor)>,
     /// Those whose gradients are averaged apart from the buckets.
     pub delayed: Option<delayed::Named>,

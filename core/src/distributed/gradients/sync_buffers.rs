@@ -28,7 +28,8 @@ impl<M> DistributedDataParallel<M> {
     pub(crate) fn sync_buffers_at(&self, place: Location, in_join: Option<bool>) -> Result<()> {
         let hook = self.buffer_comm_hook.as_ref();
         let own = hook.map_or(Location::PreForward, |hook| hook.borrow().location);
-        if place != own || !self.sync_buffers.get() || self.buffers.is_empty() {
+        let may_sync = self.forward_sync_buffers && self.sync_buffers.get();
+        if place != own || !may_sync || self.buffers.is_empty() {
             return Ok(());
         }
         // Rank 0 may be out of inputs, and its buffers stale.

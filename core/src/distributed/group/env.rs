@@ -160,8 +160,7 @@ const OTHERS: [Names; 3] = [
         local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         launcher: "Open MPI's mpirun",
     },
-    // srun sets PMI_RANK too, but not the local ones. It may have started the shell or the daemon from which mpirun
-    // starts ranks, so its own come last.
+    // srun sets PMI_RANK too, but not the local variables. Its own come last, because mpirun may run inside its step.
     Names {
         rank: "PMI_RANK",
         world_size: "PMI_SIZE",
@@ -185,8 +184,9 @@ fn launcher(get: &impl Fn(&str) -> Option<String>) -> Result<Option<&'static Nam
         return Ok(Some(&TORCHRUN));
     }
     let is_set = |name| get(name).is_some();
-    let other =
-        OTHERS.iter().find(|o| [o.rank, o.world_size, o.local_rank].into_iter().all(is_set));
+    let ranks = |o: &&Names| is_set(o.rank) && is_set(o.world_size);
+    let with_local = OTHERS.iter().find(|o| ranks(o) && is_set(o.local_rank));
+    let other = with_local.or_else(|| OTHERS.iter().find(ranks));
     let torchruns = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
     match torchruns.into_iter().find(|name| get(name).is_some()) {
         Some(set) if other.is_none() => Err(missing("RANK", set, "this process's number, from 0")),
@@ -248,8 +248,7 @@ mod tests {
     fn without_a_launcher_and_in_a_batch_script_of_slurm_a_process_is_alone() {
         assert_eq!(read("").unwrap(), None);
         assert_eq!(read("SLURM_PROCID=0 SLURM_NTASKS=4").unwrap(), None);
-        let srun =
-            "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=1";
+        let srun = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1";
         assert_eq!(read(srun).unwrap(), None);
     }
 
@@ -265,6 +264,7 @@ mod tests {
             (torchrun, (3, 4), (1, 2), ("10.0.0.1", 1234), true),
             (open_mpi, (1, 2), (1, 2), ("127.0.0.1", 29500), false),
             (both, (2, 4), (2, 4), ("127.0.0.1", 29500), false),
+            ("PMI_RANK=1 PMI_SIZE=2 MASTER_ADDR=h MASTER_PORT=1", (1, 2), (1, 2), ("h", 1), false),
         ] {
             let env = read(variables).unwrap().unwrap();
             assert_eq!((env.rank, env.world_size), ranks);
@@ -284,8 +284,7 @@ mod tests {
     #[test]
     fn srun_may_put_different_numbers_of_ranks_on_hosts() {
         let local_world_size = |node| {
-            let srun = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=7 SLURM_LOCALID=0 \
-                        SLURM_STEP_TASKS_PER_NODE=2(x3),1";
+            let srun = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=7 SLURM_STEP_TASKS_PER_NODE=2(x3),1";
             let env = read(&format!("{srun} SLURM_NODEID={node} MASTER_ADDR=h MASTER_PORT=1"));
             env.unwrap().unwrap().local_world_size
         };

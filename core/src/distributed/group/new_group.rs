@@ -9,10 +9,10 @@ impl ProcessGroup {
     /// A group of some of this group's ranks, with the same backend and device and this handle's timeout
     /// ([`with_timeout`](Self::with_timeout)); `None` on a rank that is not among them. `dist.new_group(ranks)`.
     ///
-    /// The new group numbers its ranks from 0 in ascending order, and its methods take these numbers. Only they need to
-    /// call it, as with `use_local_synchronization=True`, and all in the same order if they make several groups of the
-    /// same ranks. They wait for each other; rank 0 of the job, which serves the store, must not end before that. A
-    /// rank can be in several groups.
+    /// The new group numbers its ranks from 0 in ascending order, and its methods take these numbers. Only its members
+    /// need to call this, as with `use_local_synchronization=True`; for several groups of the same ranks, in the same
+    /// order. They wait for each other; rank 0 of the job, which serves the store, must not end before that. A rank can
+    /// be in several groups.
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;
@@ -57,8 +57,8 @@ impl ProcessGroup {
         meet(&store, place, Some(&names)).map(Some)
     }
 
-    /// The numbers in the job of this group's ranks, in their order; in a group of [`with_store`](Self::with_store), a
-    /// Python rank has its number there. `dist.get_process_group_ranks(group)`
+    /// The numbers of this group's ranks in the job, in order; in a group of [`with_store`](Self::with_store), a Python
+    /// rank has its number in the group. `dist.get_process_group_ranks(group)`
     #[doc(alias = "get_global_rank")]
     pub fn ranks(&self) -> Vec<usize> {
         let members = &self.inner.post_mortem.search.members;

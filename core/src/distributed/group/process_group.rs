@@ -72,7 +72,7 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     /// The number of agreements so far, which names the next one.
     pub(crate) agreements: AtomicUsize,
-    /// The number of groups made of the same ranks of this one, which names the next one.
+    /// The number of the last group made of each set of this one's ranks.
     pub(crate) groups: Mutex<HashMap<Vec<usize>, usize>>,
     /// The order of gradients in the buckets of a training that goes on with other ranks.
     pub(crate) bucket_order: OnceLock<Vec<String>>,

@@ -14,7 +14,7 @@ mod origin;
 use origin::Origin;
 pub(crate) use origin::expect_no_member;
 
-/// Keys and values, of up to 8 MiB, that every process of a job can set and wait for. Clones share the connection.
+/// Keys (up to 8 KiB) and values (8 MiB) that all processes of a job can set and wait for. Clones share the connection.
 ///
 /// PyTorch's counterparts are `torch.distributed.TCPStore` and `PrefixStore`, and for
 /// [`file`](Self::file) and [`hash`](Self::hash) `FileStore` and `HashStore`. Rank 0 serves the store of
@@ -121,12 +121,12 @@ impl Store {
         value.map_err(|error| self.failed("compare and set", key, &error))
     }
 
-    /// Appends a value to a queue, which is not a key's value. Not in a file. `store.queue_push`.
+    /// Appends a value to a queue, which is separate from the key of that name; not in a file. `store.queue_push`.
     pub fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
         self.engine.queue_push(key, value).map_err(|error| self.failed("append to", key, &error))
     }
 
-    /// Takes a queue's first value, once there is one, which no other process gets then. `store.queue_pop`; with
+    /// Removes and returns a queue's first value, once there is one; no other process gets it. `store.queue_pop`; with
     /// [`Duration::ZERO`], `block=False`.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Store {
     }
 }
 
-/// A short name, the same in all processes of a program, for what would make too long a key or value.
+/// A hash, the same in all processes of a program, in place of what would be too long for a key or a value.
 pub(crate) fn digest(value: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

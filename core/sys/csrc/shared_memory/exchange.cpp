@@ -117,7 +117,9 @@ void Exchange::map(c10d::Store& store) {
   if (!store.check(keys)) {
     const auto missing = std::find_if(keys.begin(), keys.end(), [&](const auto& key) { return !store.check({key}); });
     const auto rank = missing - keys.begin();
-    TORCH_CHECK(false, "rank ", rank, " of the group does not offer it: it runs Python, has switched it off, or says why it cannot");
+    TORCH_CHECK(
+        false, "rank ", rank,
+        " of the group does not offer it: it runs Python, has switched it off, or itself reports why it cannot");
   }
   const auto offers = store.multiGet(keys);
   const auto here = place();
@@ -263,7 +265,7 @@ void Exchange::announce(const Operation& operation) {
 void Exchange::end(State state, const std::string& why, c10d_error_kind kind) {
   uint32_t well = kWell;
   if (own().state.compare_exchange_strong(well, kWriting, std::memory_order_relaxed)) {
-    // Otherwise others may still read why this rank could not join.
+    // A rank that only leaves keeps its text: others may still be reading why it could not join.
     if (state == kFailed) {
       say_why(why);
     }

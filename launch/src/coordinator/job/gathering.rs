@@ -17,7 +17,9 @@ impl Job {
                 self.tell(id, ToAgent::End(end));
             }
             (Phase::Gathering { .. }, Some(reason)) if self.next_generation == 0 => {
-                self.refuse_all(reason, now);
+                let end = End::because(reason);
+                self.tell_all(&ToAgent::End(end.clone()));
+                self.phase = Phase::Refused { end, told: self.nodes.len(), until: now + LINGER };
             }
             (_, Some(reason)) => self.turn_away(id, End::because(reason)),
             (Phase::Ending { again: false, .. }, None) => {
@@ -82,12 +84,6 @@ impl Job {
     pub(super) fn staying(&self) -> BTreeMap<NodeId, Node> {
         let stays = |(id, _): &(&NodeId, &Node)| !self.leaving.contains(id);
         self.nodes.iter().filter(stays).map(|(id, node)| (*id, node.clone())).collect()
-    }
-
-    fn refuse_all(&mut self, reason: String, now: Instant) {
-        let end = End::because(reason);
-        self.tell_all(&ToAgent::End(end.clone()));
-        self.phase = Phase::Refused { end, told: self.nodes.len(), until: now + LINGER };
     }
 
     pub(super) fn end_if_all_know(&mut self) {

@@ -66,8 +66,7 @@ impl Process {
 impl Simulation {
     fn fail(&mut self, pid: Pid, generation: u32) {
         if self.place_in(pid, generation).is_some() {
-            self.leave(pid);
-            self.next_place(pid);
+            self.cut_off(pid);
         }
     }
 
