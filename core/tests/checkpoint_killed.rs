@@ -78,7 +78,9 @@ fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
         if kill % 2 == 0 {
             // Without a pause, so that it is killed right at the start of a save.
             let limit = Instant::now() + Duration::from_secs(60);
-            while others(&job) == 0 && Instant::now() < limit {}
+            while others(&job) == 0 {
+                assert!(Instant::now() < limit, "the run saves no more");
+            }
         } else {
             // Any moment will do; each round uses a different one.
             thread::sleep(Duration::from_micros(kill * 397));

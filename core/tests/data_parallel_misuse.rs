@@ -244,8 +244,8 @@ fn a_job_that_fails_names_its_device_and_lets_the_others_end() {
     let workers = Workers::new(&Devices::cpu(3).unwrap()).unwrap();
     let add_two = |_, rows| Ok(ones(&[rows]) + ones(&[2]));
     let error = message(workers.parallel_apply("forward", vec![2, 3, 2], add_two));
-    let expected = "the replica on cpu:1 failed in forward: The size of tensor a (3) must match the size of tensor b (2) \
-                    at non-singleton dimension 0";
+    let expected = "the replica on cpu:1 failed in forward: The size of tensor a (3) must match the size of tensor b \
+                    (2) at non-singleton dimension 0";
     assert_eq!(error, expected);
     // The threads can still be used, with a device that has no job.
     let results = workers.parallel_apply("test", vec![1, 2], |_, job| Ok(job));

@@ -105,8 +105,8 @@ pub fn clip_grad_norm_of_parts(
     Ok(total.f_double_value(&[])?)
 }
 
-/// Scales all gradients so that their joint norm, which is `total_norm`, becomes at most `max_norm`, as
-/// [`clip_grad_norm_`] does with the norm that it computes. `torch.nn.utils.clip_grads_with_norm_`
+/// Scales all gradients so that their joint norm, which is `total_norm`, becomes at most `max_norm`. Unlike that of
+/// [`clip_grad_norm_`], the factor has at least 32 bits. `torch.nn.utils.clip_grads_with_norm_`
 ///
 /// ```
 /// use tch::{Kind, Tensor};
@@ -122,7 +122,7 @@ pub fn clip_grads_with_norm_(parameters: &[Tensor], max_norm: f64, total_norm: f
     check_not_negative(&[("max_norm", max_norm)])?;
     let lists = lists(gradients(parameters));
     let Some(first) = lists.first().and_then(|list| list.first()) else { return Ok(()) };
-    // Not one of 16 bits, which might round it, or make it infinite.
+    // A 16-bit kind might round the norm, or make it infinite.
     let kind = if first.f_kind()? == Kind::Double { Kind::Double } else { Kind::Float };
     let total_norm = Tensor::from(total_norm).f_to_kind(kind)?;
     no_grad(|| scale(lists, max_norm, &total_norm))

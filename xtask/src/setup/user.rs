@@ -7,8 +7,8 @@ pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
     let library = libtorch.join("lib/libtorch_cpu.so");
     ensure!(
         library.exists(),
-        "LIBTORCH or LIBTORCH_USE_PYTORCH names {}, but {} is not there: set LIBTORCH to the folder of libtorch {torch} \
-         that holds lib/ and include/, or unset both to have one fetched",
+        "LIBTORCH or LIBTORCH_USE_PYTORCH names {}, but {} is not there: set LIBTORCH to the folder of libtorch \
+         {torch} that holds lib/ and include/, or unset both to have one fetched",
         libtorch.display(),
         library.display()
     );

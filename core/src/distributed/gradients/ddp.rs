@@ -71,13 +71,13 @@ pub struct DistributedDataParallel<M> {
     /// All parameters, in the order of registration.
     parameters: Vec<(String, Tensor)>,
     pub(super) wrapped: Wrapped,
-    /// What rank 0 sends before each forward pass; empty if the options disable it.
+    /// What `sync_buffers` sends; empty if the options disable it.
     pub(super) buffers: Vec<(String, Tensor)>,
     pub(super) forward_sync_buffers: bool,
     pub(super) buffer_comm_hook: Option<RefCell<BufferCommHook>>,
     /// What that hook has started.
     pub(super) pending_buffers: RefCell<Vec<Pending<Tensor>>>,
-    /// Everything that is the same on all ranks: parameters, including frozen ones, and those buffers.
+    /// Parameters, including frozen ones, and the buffers that are sent before each forward pass.
     pub(super) state: Vec<Tensor>,
     pub(crate) static_graph: bool,
     /// Whether the gradients of the last forward pass are to be exchanged.

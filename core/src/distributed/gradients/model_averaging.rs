@@ -75,8 +75,8 @@ impl PeriodicModelAverager {
     /// over the ranks. A collective of all ranks of the group, with parameters in the same order.
     ///
     /// # Errors
-    /// Those of [every collective](ProcessGroup#errors); [`Error::Argument`](crate::Error::Argument) if no parameter has a
-    /// gradient, and for shards of [`FullyShard`](crate::distributed::FullyShard), which are different parts of one model.
+    /// Those of [every collective](ProcessGroup#errors); [`Error::Argument`](crate::Error::Argument), in a step that
+    /// averages, if no parameter has a gradient, and for shards of [`FullyShard`](crate::distributed::FullyShard).
     pub fn average_parameters(&mut self, parameters: &[Tensor]) -> Result<()> {
         self.group.refuse_in_join("average_parameters")?;
         let step = self.step;

@@ -196,7 +196,7 @@ fn place(
 ) -> Result<Place> {
     let (job_rank, local_rank, local_world_size) =
         env.map_or((rank, rank, world_size), |e| (e.rank, e.local_rank, e.local_world_size));
-    // Outside a job, LOCAL_RANK selects the GPU, as programs do in Python.
+    // Outside a job, LOCAL_RANK selects the GPU; in Python, programs do that themselves.
     let own = std::env::var("LOCAL_RANK").ok().filter(|_| env.is_none());
     let gpu = own.and_then(|own| own.parse().ok()).unwrap_or(local_rank);
     let (device, backend) = device::choose(Gpus::visible(), options.device, options.backend, gpu)?;

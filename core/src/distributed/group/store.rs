@@ -192,8 +192,8 @@ impl Store {
         error: &c10d_sys::Error,
     ) -> Error {
         let is_over = error.kind() == ErrorKind::Timeout;
-        // After a timeout the server answers; otherwise all keys are named.
-        let is_set = |key: &&str| is_over && matches!(self.engine.check(key), Ok(true));
+        // After a timeout the server answers; otherwise all keys are named. A queue is no key.
+        let is_set = |k: &&str| keys.len() > 1 && is_over && self.engine.check(k).unwrap_or(false);
         let missing: Vec<_> = keys.iter().map(S::as_ref).filter(|key| !is_set(key)).collect();
         let missing = missing.join(", ");
         if is_over {
