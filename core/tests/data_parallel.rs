@@ -110,6 +110,18 @@ fn gradients_repeat_to_the_last_bit() {
 }
 
 #[test]
+fn the_sum_over_the_devices_is_added_to_earlier_gradients() {
+    let (vs, model) = on_devices(3, Default::default());
+    let accumulated = [(); 2].map(|()| {
+        pass(&model, 12);
+        gradients(&vs)
+    });
+    // Added one device after the other, some would be rounded.
+    let twice: Vec<_> = accumulated[0].iter().map(|once| 2.0 * once).collect();
+    assert_eq!(accumulated[1], twice);
+}
+
+#[test]
 fn several_inputs_and_outputs_are_divided_and_gathered_in_their_order() {
     let (_vs, model) = on_devices(3, DataParallelOptions::default());
     let (inputs, labels) = batch(7);

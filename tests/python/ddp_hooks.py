@@ -116,7 +116,9 @@ def main(file):
     train("half.view", half, bucket_cap_mb=1e-5, gradient_as_bucket_view=True)
     train("half.unused", half, bucket_cap_mb=1e-5, find_unused_parameters=True)
     train("half.static", half, bucket_cap_mb=1e-5, static_graph=True)
-    train("tensor", stateless(quantization.quantization_pertensor_hook))
+    tensor = quantization.quantization_pertensor_hook
+    train("tensor", stateless(tensor))
+    train("tensor.brain", stateless(default_hooks.bf16_compress_wrapper(tensor)))
     for size in [16, 21]:
         train(f"channel.{size}", stateless(per_channel(size)))
     for rank in [1, 2, 3]:

@@ -102,15 +102,29 @@ impl SharedParts {
         let found = "in DistributedDataParallel or with OptimizerInBackward";
         let expected = "used without, as they would take the first device's gradients for the sum";
         check(!is_watched || self.devices.len() == 1, SEVERAL, found, expected)?;
+        // Set aside, as PyTorch adds the sum over the devices to them, and not one device's gradient after another's.
+        let is_kept = |it: &Tensor| it.defined() && !it.is_sparse() && self.devices.len() > 1;
+        let earlier = variables.first(1).0.parameters.iter_mut().filter_map(|parameter| {
+            let gradient = Some(parameter.grad()).filter(is_kept)?;
+            Some(clear_grad(parameter).map(|()| (parameter.shallow_clone(), gradient)))
+        });
+        let earlier = earlier.collect::<Result<Vec<_>, _>>().map_err(Error::engine("backward"))?;
         let passed = match Device::from(self.devices.first()) {
             Device::Cpu => self.backward_on_threads(roots, retain_graph),
             _ => self.backward_on_gpus(roots, variables, retain_graph),
         };
-        let reduced = passed.and_then(|()| no_grad(|| self.reduce_gradients(variables, count)));
+        let mut reduced = passed.and_then(|()| no_grad(|| self.reduce_gradients(variables, count)));
         // Replicas keep no gradients, not even after an error.
         let (_, replicas) = variables.first(count);
         let mut parameters = replicas.iter_mut().flat_map(|replica| &mut replica.parameters);
         parameters.try_for_each(clear_grad).map_err(Error::engine("backward"))?;
+        for (mut parameter, mut sum) in earlier {
+            let gradient = parameter.grad();
+            if reduced.is_ok() && gradient.defined() {
+                reduced = no_grad(|| sum.f_add_(&gradient)).map(drop).map_err(Error::from);
+            }
+            set_grad(&mut parameter, &sum).map_err(Error::engine("backward"))?;
+        }
         reduced?;
         no_grad(|| inputs.iter().map(SplitInput::take_gradient).collect())
     }

@@ -181,9 +181,7 @@ impl SharedParts {
 
     pub(super) fn end_loss(&self) {
         let loss = lock(&self.recording).1.take();
-        if let Some(span) = loss {
-            span.end();
-        }
+        loss.into_iter().for_each(Span::end);
     }
 }
 

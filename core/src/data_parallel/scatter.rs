@@ -1,7 +1,7 @@
 //! Dividing a batch among devices: `torch.nn.parallel.scatter`.
 
 use super::trace::{Span, Step, Trace};
-use crate::{Devices, Error, LogicalDevice, Result, Tensors};
+use crate::{Devices, Error, LogicalDevice, Result, Tensors, check};
 use tch::{TchError, Tensor};
 use tch_parallel_base::tensors::{fill, list};
 
@@ -79,7 +79,7 @@ pub(super) fn send(tensors: &[Tensor], to: LogicalDevice, mut span: Span) -> Res
 
 /// The chunks of all tensors, for each device that gets one.
 fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor>>> {
-    let mut rows = Vec::new();
+    let mut counts = Vec::new();
     for tensor in tensors {
         let Some(count) = length(tensor, dim) else {
             let size = tensor.size();
@@ -87,18 +87,15 @@ fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor
             let expected = "tensors that have this dimension; wrap in Replicated what every replica gets whole";
             return Err(Error::argument("inputs", found, expected));
         };
-        rows.push(count);
+        counts.push(count);
     }
-    let rows = match rows.first() {
-        None => return Ok((0..devices).map(|_| Vec::new()).collect()),
-        Some(0) => return Err(Error::argument("inputs", "a batch of 0 rows", "at least one row")),
-        Some(first) if rows.iter().any(|count| count != first) => {
-            let expected =
-                "of the same number of rows, so that what belongs together stays together";
-            return Err(Error::argument("inputs", format!("batches of {rows:?} rows"), expected));
-        }
-        Some(first) => *first,
+    let Some(&rows) = counts.first() else {
+        return Ok((0..devices).map(|_| Vec::new()).collect());
     };
+    check(rows != 0, "inputs", "a batch of 0 rows", "at least one row")?;
+    let found = format_args!("batches of {counts:?} rows");
+    let expected = "of the same number of rows, so that what belongs together stays together";
+    check(counts.iter().all(|count| *count == rows), "inputs", found, expected)?;
     if devices == 1 {
         return Ok(vec![tensors.iter().map(Tensor::shallow_clone).collect()]);
     }

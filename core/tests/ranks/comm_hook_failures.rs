@@ -11,8 +11,7 @@ fn ranks_with_different_hooks_are_told(group: &ProcessGroup) {
     };
     let vs = VarStore::new(Device::Cpu);
     let weight = vs.root().zeros("weight", &[1]);
-    let wrapped = DistributedDataParallel::with_options(weight, &vs, group, options);
-    let error = wrapped.unwrap_err().to_string();
+    let error = message(DistributedDataParallel::with_options(weight, &vs, group, options));
     let [theirs, ours] = ["bf16_compress_hook", "allreduce_hook"]
         .map(|hook| error.find(&format!("comm_hook: Some({hook})")).unwrap());
     assert!(error.contains("rank 1: its model is not rank 0's") && theirs < ours, "{error}");

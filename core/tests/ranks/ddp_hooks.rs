@@ -136,6 +136,7 @@ fn hooks_delayed_gradients_steps_in_the_backward_pass_and_buffers_equal_pythons(
         ("half.static", DdpOptions { static_graph: true, ..half() }),
         ("delayed", delayed(&["2.weight", "2.bias"], "0.weight")),
         ("tensor", hooked(Quantization::per_tensor())),
+        ("tensor.brain", hooked(hooks::bf16_compress_wrapper(Quantization::per_tensor()))),
         ("channel.16", channel(16)),
         ("channel.21", channel(21)),
         ("buffers.own", DdpOptions { broadcast_buffers: false, ..Default::default() }),

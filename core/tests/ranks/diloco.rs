@@ -185,11 +185,8 @@ fn an_average_of_neighbours_is_due_more_often_than_that_of_all(group: &ProcessGr
     });
     let pair = if own < 2.0 { 0.5 } else { 2.5 };
     assert_eq!(after, [own, own, own, own, 1.5, own, pair, own, 1.5]);
-    let partial = PeriodicModelAverager::hierarchical(group, &[(2, 2)], 0);
-    expect_error(
-        partial,
-        "levels is [(2, 2)], but must be a list whose last level has all 4 ranks",
-    );
+    let expected = "levels is [(2, 2)], but must be a list whose last level has all 4 ranks";
+    expect_error(PeriodicModelAverager::hierarchical(group, &[(2, 2)], 0), expected);
     let tensor = Tensor::from(own as f32);
     average_parameters(&[tensor.shallow_clone()], group).unwrap();
     assert_eq!(f32::try_from(tensor).unwrap(), 1.5);

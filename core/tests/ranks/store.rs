@@ -188,10 +188,8 @@ fn every_value_of_a_queue_is_taken_once() {
     let tcp = Store::tcp("127.0.0.1", free_port().unwrap(), true, TIMEOUT);
     for store in [Store::hash(), tcp].map(Result::unwrap) {
         let store = store.with_prefix("test").unwrap();
-        expect_error(
-            store.queue_pop("q", Duration::ZERO),
-            "could not take from test/q in the store",
-        );
+        let empty = store.queue_pop("q", Duration::ZERO);
+        expect_error(empty, "could not take from test/q in the store");
         expect_error(store.queue_pop("q", Duration::from_millis(100)), "timed out after 100ms");
         let take = |_| {
             let own = store.try_clone().unwrap();

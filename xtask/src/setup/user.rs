@@ -56,17 +56,12 @@ mod tests {
         for right in ["2.13.0", "2.13.1"] {
             of(right).unwrap();
         }
+        let other = "unset LIBTORCH_USE_PYTORCH and set LIBTORCH to libtorch 2.13.0, or unset both";
         for (version, advice) in [
             ("2.11.0", "add `--torch 2.11.0` after the chore's name, or unset both"),
             ("2.12.2", "add `--torch 2.12.1` after the chore's name, or unset both"),
-            (
-                "2.10.0",
-                "unset LIBTORCH_USE_PYTORCH and set LIBTORCH to libtorch 2.13.0, or unset both",
-            ),
-            (
-                "2.14.0",
-                "unset LIBTORCH_USE_PYTORCH and set LIBTORCH to libtorch 2.13.0, or unset both",
-            ),
+            ("2.10.0", other),
+            ("2.14.0", other),
         ] {
             let error = of(version).unwrap_err();
             let expected = format!("is {version}, but this build is for 2.13.0: {advice}");

@@ -40,12 +40,10 @@ impl ProcessGroup {
         let limit = self.timeout();
         let culprit = || culprit(&self.inner.post_mortem, self.inner.store.engine());
         let outcome = wait(|| work.is_completed(), culprit, limit, INTERVAL, PATIENCE);
+        let late = || Error::new(ErrorKind::Timeout, format!("timed out after {limit:?}"));
         let error = match outcome.map_err(|error| self.failed(operation, &error))? {
             Outcome::Over => return Ok(()),
-            Outcome::TimedOut => self.failed(
-                operation,
-                &Error::new(ErrorKind::Timeout, format!("timed out after {limit:?}")),
-            ),
+            Outcome::TimedOut => self.failed(operation, &late()),
             Outcome::Gone(blame) => self.given_up(operation, "a rank has gone".into(), Some(blame)),
         };
         // What NCCL waits for on the GPU will not come, and later work in the stream waits with it.

@@ -184,13 +184,11 @@ impl ProcessGroup {
     }
 
     fn decode<T: DeserializeOwned>(&self, operation: &'static str, bytes: &[u8]) -> Result<T> {
-        let (object, rest) = postcard::take_from_bytes(bytes).map_err(|error| {
-            self.failed_here(operation, &format!("cannot deserialize: {error}"))
-        })?;
-        if !rest.is_empty() {
-            return Err(self.failed_here(operation, "another rank's value is of another type"));
+        match postcard::take_from_bytes(bytes) {
+            Ok((object, [])) => Ok(object),
+            Ok(_) => Err(self.failed_here(operation, "another rank's value is of another type")),
+            Err(error) => Err(self.failed_here(operation, &format!("cannot deserialize: {error}"))),
         }
-        Ok(object)
     }
 }
 

@@ -146,11 +146,8 @@ impl PostMortem {
         // Only now, because a rank reports before it ends.
         let reports = self.reports(ANSWER);
         let fault = self.others().find_map(|member| fault_of(member, &reports));
-        let ended = |(member, how): (&Member, Option<State>)| match reports.get(&member.rank) {
-            None => how.map(|how| Blame::of(member.name, how)),
-            Some(_) => None,
-        };
-        fault.or_else(|| seen.into_iter().find_map(ended))
+        let mut silent = seen.into_iter().filter(|(it, _)| !reports.contains_key(&it.rank));
+        fault.or_else(|| silent.find_map(|(member, how)| Some(Blame::of(member.name, how?))))
     }
 
     /// A rank on this host for which `look` finds that its process is gone: [`Member::ended`] or [`Member::gone`].

@@ -128,11 +128,9 @@ impl DdpOptions {
         let found = "set with broadcast_buffers or forward_sync_buffers: false";
         check(is_called, "buffer_comm_hook", found, "set without it")?;
         let bucket_bytes = (bucket_mb * MIB) as usize;
+        let first_bytes = self.bucket_cap_mb.map_or(DEFAULT_FIRST_BUCKET_BYTES, |_| bucket_bytes);
         Ok(ReducerOptions {
-            first_bucket_bytes: match self.bucket_cap_mb {
-                None => DEFAULT_FIRST_BUCKET_BYTES,
-                Some(_) => bucket_bytes,
-            },
+            first_bucket_bytes: first_bytes,
             bucket_bytes,
             find_unused_parameters: self.find_unused_parameters,
             gradient_as_bucket_view: self.gradient_as_bucket_view,

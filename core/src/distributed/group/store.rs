@@ -77,10 +77,8 @@ impl Store {
     /// # Errors
     /// Those of [every operation](Self#errors), and [`Error::Rendezvous`] if the key is not set within `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
-        self.engine.get(key, timeout.min(LONGEST_TIMEOUT)).map_err(|error| match error.kind() {
-            ErrorKind::Timeout => self.error("get", key, format!("timed out after {timeout:?}")),
-            _ => self.failed("get", key, &error),
-        })
+        let value = self.engine.get(key, timeout.min(LONGEST_TIMEOUT));
+        value.map_err(|error| self.not_all_set("get", &[key], timeout, &error))
     }
 
     /// Appends to a key's value, which is empty at first. `store.append`.

@@ -65,7 +65,9 @@ impl CommHook for Quantization {
         Ok(Box::new(move || {
             let parameters = parameters.wait()?;
             let own = &parameters[group.rank()];
-            let mut numbers = channels.f_div(&own.f_get(0)?)?.f_round()?.f_add(&own.f_get(1)?)?;
+            // PyTorch's scale is a number, which does not promote 16 bits.
+            let scaled = channels.f_div(&own.f_get(0)?)?.f_to_kind(channels.kind())?;
+            let mut numbers = scaled.f_round()?.f_add(&own.f_get(1)?)?;
             clamp_min_(&mut numbers, 0.0)?;
             clamp_max_(&mut numbers, 255.0)?;
             let all = group.all_gather(&numbers.f_to_kind(Kind::Uint8)?)?;
