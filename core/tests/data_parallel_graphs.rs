@@ -4,7 +4,7 @@
 
 use approx::assert_relative_eq;
 use c10d_sys::autograd::{GraphEnd, backward};
-use std::{sync::Barrier, sync::Mutex, thread};
+use std::{collections::BTreeMap, sync::Barrier, sync::Mutex, thread};
 use tch::{Device, Kind, Tensor, nn, nn::Module, nn::ModuleT, nn::VarStore, no_grad};
 use tch_parallel::data_parallel::*;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
@@ -289,6 +289,14 @@ fn a_module_without_inputs_runs_on_the_first_device_only() {
         model.backward(&output.sum(Kind::Float)).unwrap();
         assert_eq!(numbers(&vs.variables()["factor"].grad()), [3.0; 3]);
     }
+}
+
+#[test]
+fn the_tensors_of_a_map_are_divided_under_their_keys() {
+    let inputs = BTreeMap::from([("rows", rows(4)), ("others", rows(4) * 2)]);
+    let parts = scatter(&inputs, &Devices::cpu(2).unwrap(), 0).unwrap();
+    assert_eq!(gather(&parts, LogicalDevice::Cpu(0), 0).unwrap(), inputs);
+    assert_eq!(parts[1]["rows"], rows(4).narrow(0, 2, 2));
 }
 
 #[test]

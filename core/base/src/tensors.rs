@@ -1,10 +1,11 @@
 //! What a module that is trained in parallel can take and return.
 
+use std::collections::BTreeMap;
 use tch::Tensor;
 
 /// One or several tensors. Scattering inputs, gathering outputs and preparing a backward pass must find all of them.
 ///
-/// Implemented for tensors, tuples, arrays, vectors and options, nested in any way, and for [`Shared`] values;
+/// Implemented for tensors, tuples, arrays, vectors, maps and options, nested in any way, and for [`Shared`] values;
 /// [`Replicated`] tensors are not split. Your struct needs two functions, or three to pass [`Replicated`] ones on:
 ///
 /// ```
@@ -95,10 +96,10 @@ impl Tensors for Tensor {
 }
 
 macro_rules! containers {
-    ($(($T:ident $(, $N:ident)?: $Container:ty) $parts:ident => $clone:expr),+) => {$(
-        impl<$T: Tensors $(, const $N: usize)?> Tensors for $Container {
+    ($(($($parameters:tt)+) $Container:ty, $iter_mut:ident, $parts:ident => $clone:expr),+) => {$(
+        impl<$($parameters)+> Tensors for $Container {
             fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-                self.iter_mut().for_each(|part| part.visit(f));
+                self.$iter_mut().for_each(|part| part.visit(f));
             }
 
             fn shallow_clone(&self) -> Self {
@@ -107,16 +108,19 @@ macro_rules! containers {
             }
 
             fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-                self.iter_mut().for_each(|part| part.visit_replicated(f));
+                self.$iter_mut().for_each(|part| part.visit_replicated(f));
             }
         }
     )+};
 }
 
 containers!(
-    (T: Vec<T>) parts => parts.iter().map(T::shallow_clone).collect(),
-    (T, N: [T; N]) parts => parts.each_ref().map(T::shallow_clone),
-    (T: Option<T>) part => part.as_ref().map(T::shallow_clone)
+    (T: Tensors) Vec<T>, iter_mut, parts => parts.iter().map(T::shallow_clone).collect(),
+    (T: Tensors, const N: usize) [T; N], iter_mut, parts => parts.each_ref().map(T::shallow_clone),
+    (T: Tensors) Option<T>, iter_mut, part => part.as_ref().map(T::shallow_clone),
+    (K: Ord + Clone, T: Tensors) BTreeMap<K, T>, values_mut, parts => {
+        parts.iter().map(|(key, part)| (key.clone(), part.shallow_clone())).collect()
+    }
 );
 
 /// No tensors: the inputs of a module that takes none.

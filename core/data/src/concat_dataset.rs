@@ -1,7 +1,7 @@
 //! Several data sets as one.
 
-use super::dataset::{Dataset, check_index};
-use crate::{Error, Result, Tensors, check};
+use super::dataset::{Dataset, check_index, check_rows};
+use crate::{Result, Tensors, check};
 use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
 
@@ -34,7 +34,7 @@ impl<D: Dataset> ConcatDataset<D> {
     /// Puts data sets one after the other.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are none.
+    /// [`Error::Argument`](crate::Error::Argument) if there are none.
     pub fn new(datasets: impl Into<Vec<D>>) -> Result<Self> {
         let datasets = datasets.into();
         check(!datasets.is_empty(), "the number of data sets", 0, "at least 1")?;
@@ -100,12 +100,7 @@ fn concatenated<B: Tensors>(parts: &[Part<B>]) -> Result<B> {
         let expected = format_args!("{}, as in the others", tensors_of_parts[0].len());
         let what = format_args!("the number of tensors in a batch of data set {}", part.number);
         check(tensors.len() == tensors_of_parts[0].len(), what, tensors.len(), expected)?;
-        let is_other = |tensor: &&Tensor| tensor.size().first() != Some(&(rows as i64));
-        if let Some(tensor) = tensors.iter().find(is_other) {
-            let what = format!("a tensor in a batch of data set {}", part.number);
-            let expected = format!("[{rows}, …], a row for each sample asked for");
-            return Err(Error::argument(what, format!("of shape {:?}", tensor.size()), expected));
-        }
+        check_rows(tensors, rows, part.number)?;
     }
     let tensors = (0..tensors_of_parts[0].len()).map(|number| {
         let of_parts: Vec<_> = tensors_of_parts.iter().map(|tensors| &tensors[number]).collect();

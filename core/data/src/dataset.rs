@@ -1,6 +1,6 @@
 //! The interface between data and loader.
 
-use crate::{Result, Tensors, check};
+use crate::{Error, Result, Tensors, check};
 use std::sync::Arc;
 use tch::Tensor;
 
@@ -72,6 +72,16 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
 
 pub(super) fn check_index(index: usize, len: usize) -> Result<()> {
     check(index < len, "an index", index, format_args!("below the length, {len}"))
+}
+
+/// Whether the tensors of a batch from one of several data sets have a row for each of `rows` samples.
+pub(super) fn check_rows(tensors: &[Tensor], rows: usize, number: usize) -> Result<()> {
+    let is_other = |tensor: &&Tensor| tensor.size().first() != Some(&(rows as i64));
+    tensors.iter().find(is_other).map_or(Ok(()), |tensor| {
+        let what = format!("a tensor in a batch of data set {number}");
+        let expected = format!("[{rows}, …], a row for each sample asked for");
+        Err(Error::argument(what, format!("of shape {:?}", tensor.size()), expected))
+    })
 }
 
 /// Replaces each tensor, up to the first error.

@@ -1,7 +1,7 @@
 //! Data sets that are read from beginning to end.
 
 use super::Shard;
-use crate::{Result, Tensors};
+use crate::{Error, Result, Tensors};
 use std::{fmt, iter};
 
 /// Samples that can only be read in order, such as lines of a file. `torch.utils.data.IterableDataset`
@@ -62,6 +62,58 @@ pub trait IterableDataset: Send + Sync {
     /// # Errors
     /// Whatever prevents the batch; the training loop gets the error in place of the batch.
     fn collate(&self, samples: Vec<Self::Sample>) -> Result<Self::Batch>;
+}
+
+/// Iterable data sets one after the other, as one: `torch.utils.data.ChainDataset`. The first makes the batches.
+///
+/// ```
+/// # use tch::Tensor;
+/// # use tch_parallel::Result;
+/// # use tch_parallel::data::{IterableDataset, Samples, WorkerInfo};
+/// use tch_parallel::data::{ChainDataset, DataLoader, DataLoaderOptions, Shard};
+///
+/// # struct Numbers(std::ops::Range<i64>);
+/// # impl IterableDataset for Numbers {
+/// #     type Sample = i64;
+/// #     type Batch = Tensor;
+/// #     fn samples(&self, worker: WorkerInfo, _: u64) -> Result<Samples<i64>> {
+/// #         Ok(worker.share_out(self.0.clone().map(Ok)))
+/// #     }
+/// #     fn collate(&self, samples: Vec<i64>) -> Result<Tensor> {
+/// #         Ok(Tensor::from_slice(&samples))
+/// #     }
+/// # }
+/// let chain = ChainDataset(vec![Numbers(0..3), Numbers(7..9)]);
+/// let options = DataLoaderOptions { batch_size: 4, ..Default::default() };
+/// let loader = DataLoader::iterable(chain, Shard::new(0, 1)?, options)?;
+/// let batches = loader.epoch(0)?.collect::<Result<Vec<_>>>()?;
+/// assert_eq!(batches, [Tensor::from_slice(&[0i64, 1, 2, 7]), Tensor::from_slice(&[8i64])]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ChainDataset<D>(
+    /// The data sets.
+    pub Vec<D>,
+);
+
+impl<D: IterableDataset> IterableDataset for ChainDataset<D>
+where
+    D::Sample: 'static,
+{
+    type Sample = D::Sample;
+    type Batch = D::Batch;
+
+    fn samples(&self, worker: WorkerInfo, epoch: u64) -> Result<Samples<D::Sample>> {
+        let samples = self.0.iter().map(|dataset| dataset.samples(worker, epoch));
+        Ok(worker.own_part(samples.collect::<Result<Vec<_>>>()?.into_iter().flatten()))
+    }
+
+    fn collate(&self, samples: Vec<D::Sample>) -> Result<D::Batch> {
+        let first = self.0.first();
+        first
+            .ok_or_else(|| Error::argument("the chain", "empty", "made of data sets"))?
+            .collate(samples)
+    }
 }
 
 /// A worker of the loader on one of the ranks. `torch.utils.data.get_worker_info()`, with the rank.

@@ -5,10 +5,11 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `dataset` | [`Dataset`]: the interface between data and loader |
-//! | `iterable` | [`IterableDataset`]: samples that can only be read in order |
+//! | `iterable` | [`IterableDataset`]: samples that can only be read in order; [`ChainDataset`] |
 //! | `tensor_dataset` | [`TensorDataset`]: samples are rows of tensors |
 //! | `subset` | [`Subset`], [`random_split`]: parts of a data set |
 //! | `concat_dataset` | [`ConcatDataset`]: several data sets as one |
+//! | `stack_dataset` | [`StackDataset`]: data sets that each have a part of every sample |
 //! | `sampler` | [`Sampler`]: which samples, in which order; [`DistributedSampler`] divides them among ranks |
 //! | `loader` | [`DataLoader`]: batches, prefetched by worker threads |
 //! | [`idx`] | the file format of MNIST |
@@ -31,6 +32,7 @@ mod iterable;
 mod loader;
 mod mnist;
 mod sampler;
+mod stack_dataset;
 mod subset;
 mod tensor_dataset;
 
@@ -40,12 +42,13 @@ pub use concat_dataset::ConcatDataset;
 pub use dataset::Dataset;
 #[cfg(feature = "images")]
 pub use images::*;
-pub use iterable::{IterableDataset, Samples, WorkerInfo};
+pub use iterable::{ChainDataset, IterableDataset, Samples, WorkerInfo};
 pub use loader::{DataLoader, DataLoaderOptions, Epoch};
 pub use mnist::{Mnist, Split};
 pub use sampler::{
     BatchSampler, DistributedSampler, DistributedSamplerWrapper, RandomSampler, Sampler,
     SequentialSampler, Shard, ShardSampler, SubsetRandomSampler, WeightedRandomSampler,
 };
+pub use stack_dataset::StackDataset;
 pub use subset::{Lengths, Subset, random_split};
 pub use tensor_dataset::TensorDataset;

@@ -43,6 +43,9 @@ pub fn update_bn<B>(
         own.map(|(_, buffer)| buffer.shallow_clone()).collect::<Vec<_>>()
     };
     let (means, counters) = (of_name("running_mean"), of_name("num_batches_tracked"));
+    if means.is_empty() {
+        return Ok(());
+    }
     let uncounted = means.len() - counters.len();
     let found = format_args!("a store with {uncounted} batch norms that count no batches");
     let expected = "of a model with this library's batch norms, not tch's";
@@ -88,6 +91,12 @@ mod tests {
     use std::{sync::Mutex, thread};
     use tch::{Device, kind::FLOAT_CPU, nn, nn::ModuleT};
     use tch_parallel_base::{Error, lock};
+
+    #[test]
+    fn without_batch_norms_no_batch_is_read() {
+        let unread = std::iter::from_fn(|| -> Option<Tensor> { panic!("read") });
+        update_bn(&VarStore::new(Device::Cpu), unread, Ok).unwrap();
+    }
 
     #[test]
     fn layers_that_it_cannot_tell_are_refused() {

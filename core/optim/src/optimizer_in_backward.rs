@@ -65,14 +65,17 @@ impl<R: UpdateRule + Send> OptimizerInBackward<R> {
     /// From now on, backward passes make the steps of the optimizer's parameters.
     ///
     /// # Errors
-    /// [`Error::Argument`] while the optimizer is locked and for a parameter in `DistributedDataParallel`, and
-    /// [`Error::Tensor`] for one that is frozen.
+    /// [`Error::Argument`] while the optimizer is locked and for a parameter in `DistributedDataParallel` or another
+    /// `OptimizerInBackward`, and [`Error::Tensor`] for one that is frozen.
     pub fn new(optimizer: Arc<Mutex<ParamGroupOptimizer<R>>>) -> Result<Self> {
         const OPERATION: &str = "OptimizerInBackward::new";
         let parameters = optimizer.try_lock().map_err(in_use)?.parameters();
         let is_exchanged = parameters.iter().any(is_in_reducer);
         let found = "one of parameters in DistributedDataParallel, which exchanges gradients later";
         check(!is_exchanged, "the optimizer", found, "used through HookThenOptimizer")?;
+        let found = "one of parameters that another OptimizerInBackward steps";
+        let is_stepped = parameters.iter().any(steps_in_backward);
+        check(!is_stepped, "the optimizer", found, "their only one: drop the other first")?;
         let ends = parameters.iter().map(GraphEnd::of).collect::<Result<_, _>>();
         let accumulators = ends.map_err(Error::engine(OPERATION))?;
         let own = parameters.iter().map(Tensor::shallow_clone).collect();
@@ -125,6 +128,9 @@ mod tests {
         let weight = vs.root().zeros("weight", &[1]);
         let sgd = Arc::new(Mutex::new(Sgd::new(&vs, SgdOptions::default()).unwrap()));
         let in_backward = OptimizerInBackward::new(sgd.clone()).unwrap();
+        let again = Sgd::new(&vs, SgdOptions::default()).unwrap();
+        let error = OptimizerInBackward::new(Arc::new(Mutex::new(again))).unwrap_err().to_string();
+        assert!(error.contains("that another OptimizerInBackward steps"), "{error}");
         let loss = || weight.sum(Kind::Float);
         let guard = sgd.lock().unwrap();
         let error = loss().f_backward().unwrap_err().to_string();

@@ -33,7 +33,6 @@ struct AfterBackward : torch::autograd::Function<AfterBackward> {
   static torch::autograd::variable_list forward(
       torch::autograd::AutogradContext* context, const c10::intrusive_ptr<Hook>& hook, at::TensorList inputs) {
     context->saved_data[kHook] = c10::IValue::make_capsule(hook);
-    context->set_materialize_grads(false);
     return inputs.vec();
   }
 

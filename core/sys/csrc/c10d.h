@@ -85,8 +85,7 @@ struct c10d_comm_hook {
 };
 
 struct c10d_reducer_options {
-  size_t first_bucket_bytes;
-  size_t bucket_bytes;
+  bool limit_first_buckets;
   bool find_unused_parameters;
   bool gradient_as_bucket_view;
   bool static_graph;

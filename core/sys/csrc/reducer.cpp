@@ -99,7 +99,8 @@ c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensors paramete
 
 c10d_status c10d_reducer_new(
     c10d_process_group* handle, c10d_tensors parameters, const char** names, const bool* expect_sparse,
-    const char* module_name, const c10d_reducer_options* options, c10d_reducer** out) {
+    const char* module_name, const size_t* bucket_bytes, size_t bucket_count, const c10d_reducer_options* options,
+    c10d_reducer** out) {
   return guarded([&] {
     const size_t count = parameters.count;
     auto params = tensors(parameters);
@@ -110,13 +111,18 @@ c10d_status c10d_reducer_new(
     std::vector<bool> sparse(expect_sparse, expect_sparse + count);
 
     constexpr size_t kLargest = std::numeric_limits<int64_t>::max();
-    const auto first_bucket_bytes = std::min(options->first_bucket_bytes, kLargest);
-    const auto bucket_bytes = std::min(options->bucket_bytes, kLargest);
-    // Until the first backward pass has shown the order in which gradients arrive, only
-    // find_unused_parameters uses several buckets; see _ddp_init_helper in distributed.py.
-    std::vector<size_t> limits{kLargest};
-    if (options->find_unused_parameters && !options->static_graph) {
-      limits = {first_bucket_bytes, bucket_bytes};
+    std::vector<size_t> limits(bucket_bytes, bucket_bytes + bucket_count);
+    for (auto& limit : limits) {
+      limit = std::min(limit, kLargest);
+    }
+    // See _BucketCapacityConfig in distributed.py.
+    const size_t largest = *std::max_element(limits.begin(), limits.end());
+    const size_t first = options->limit_first_buckets ? largest : limits.front();
+    std::vector<int64_t> limits_for_rebuilding;
+    if (options->limit_first_buckets) {
+      limits_for_rebuilding.assign(limits.begin(), limits.end());
+    } else if (options->static_graph || !options->find_unused_parameters) {
+      limits = {kLargest};
     }
     auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(params, limits, sparse));
     // Gradients arrive in roughly the reverse order of registration.
@@ -138,10 +144,9 @@ c10d_status c10d_reducer_new(
     const auto arena = handle->arena();
     const c10d_sys::AllocateIn scope(arena);
     state->reducer = std::make_shared<OwnedReducer>(
-        params, std::move(buckets), handle->group, std::move(sparse), bucket_bytes, options->find_unused_parameters,
-        options->gradient_as_bucket_view, std::move(param_names), first_bucket_bytes,
-        options->skip_all_reduce_unused_params, /*use_python_reducer=*/false,
-        /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+        params, std::move(buckets), handle->group, std::move(sparse), largest, options->find_unused_parameters,
+        options->gradient_as_bucket_view, std::move(param_names), first, options->skip_all_reduce_unused_params,
+        /*use_python_reducer=*/false, std::move(limits_for_rebuilding));
     auto& logger = state->logger = std::make_shared<c10d::Logger>(state->reducer);
     state->reducer->set_logger(logger);
     std::vector<int> device_ids;

@@ -178,10 +178,8 @@ pub struct Progress {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct ReducerOptions {
-    /// The size in bytes of the first bucket: a small one lets the exchange start early.
-    pub first_bucket_bytes: usize,
-    /// The size in bytes of all other buckets.
-    pub bucket_bytes: usize,
+    /// Limit the buckets' sizes even before the first backward pass has shown the order in which gradients arrive.
+    pub limit_first_buckets: bool,
     /// Search the graph for unused parameters after each forward pass.
     pub find_unused_parameters: bool,
     /// Make gradients views into the buckets, which saves a copy and its memory.
@@ -272,7 +270,7 @@ functions! {
 
     safe fn c10d_verify_params(group: &ProcessGroup, parameters: Tensors) -> Status;
     unsafe fn c10d_reducer_new(group: &ProcessGroup, parameters: Tensors, names: *const Text,
-        sparse: *const bool, module_name: Text, options: &ReducerOptions,
+        sparse: *const bool, module_name: Text, bucket_bytes: *const usize, buckets: usize, options: &ReducerOptions,
         out: Out<Reducer>) -> Status;
     safe fn c10d_reducer_expects_gradients(reducer: &Reducer, out: &mut bool) -> Status;
     safe fn c10d_is_in_reducer(parameter: &Tensor) -> bool;

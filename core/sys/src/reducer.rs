@@ -29,21 +29,24 @@ unsafe impl Send for Reducer {}
 
 impl Reducer {
     /// Hooks into the gradients of `parameters`, whose number, order, shapes and types must be equal on all ranks; see
-    /// [`ProcessGroup::verify_params`]. `sparse` tells of each parameter whether its gradient is sparse.
+    /// [`ProcessGroup::verify_params`]. `sparse` tells of each parameter whether its gradient is sparse. `bucket_bytes`
+    /// are the sizes of the buckets, at least one; further buckets have the last one's.
     pub fn new<S: AsRef<str>>(
         group: &ProcessGroup,
         parameters: &[Tensor],
         names: &[S],
         sparse: &[bool],
         module_name: &str,
+        bucket_bytes: &[usize],
         options: ReducerOptions,
     ) -> Result<Reducer> {
         assert_eq!(parameters.len(), names.len(), "every parameter has a name");
         assert_eq!(parameters.len(), sparse.len(), "every gradient is sparse or not");
+        assert!(!bucket_bytes.is_empty(), "buckets have a size");
         let names = c_texts(names)?;
         let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
         let module_name = c_text(module_name)?;
-        // SAFETY: `parameters`, `names` and `sparse` hold the same number of elements.
+        // SAFETY: `parameters`, `names` and `sparse` hold the same number of elements, and `bucket_bytes` its length.
         let handle = created(|out| unsafe {
             ffi::c10d_reducer_new(
                 group.pointer(),
@@ -51,6 +54,8 @@ impl Reducer {
                 names.as_ptr(),
                 sparse.as_ptr(),
                 Text::new(&module_name),
+                bucket_bytes.as_ptr(),
+                bucket_bytes.len(),
                 &options,
                 out,
             )

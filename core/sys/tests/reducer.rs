@@ -15,10 +15,8 @@ fn weight() -> Tensor {
 }
 
 fn reducer(rank: &Rank, parameters: &[Tensor]) -> Result<Reducer> {
-    let bytes = 1 << 20;
-    let options =
-        ReducerOptions { first_bucket_bytes: bytes, bucket_bytes: bytes, ..Default::default() };
-    Reducer::new(&rank.shared, parameters, &["weight", "tied"], &[false; 2], "model", options)
+    let (names, options) = (["weight", "tied"], ReducerOptions::default());
+    Reducer::new(&rank.shared, parameters, &names, &[false; 2], "model", &[1 << 20], options)
 }
 
 #[run_by(with_ranks(1))]

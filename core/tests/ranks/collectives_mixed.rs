@@ -56,8 +56,7 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     assert_eq!(values(&tensor), [2.0, 20.0]);
     group.with_tag(8).send(&own(0), 1).unwrap();
 
-    let receive = P2pOp::Irecv { tensor: empty(2), src: 1 };
-    let send = P2pOp::Isend { tensor: own(0), dst: 1 };
+    let (receive, send) = (P2pOp::irecv(empty(2), 1), P2pOp::isend(own(0), 1));
     let pending = group.batch_isend_irecv(vec![receive, send]).unwrap().into_iter();
     let ended: Vec<_> = pending.map(|pending| pending.wait().unwrap()).collect();
     assert_eq!(values(&ended[0]), [2.0, 20.0]);

@@ -161,3 +161,21 @@ fn whole_weights_go_into_a_sharded_model_and_out_of_it(group: &ProcessGroup) {
     weights.remove("head.bias");
     expect_error(model.load_full_state_dict(&weights), "a dict without head.bias");
 }
+
+#[run_by(on_ranks(2))]
+fn whole_weights_include_buffers_and_ignored_parameters(group: &ProcessGroup) {
+    let ignored_params = ["scale".to_owned()].into();
+    let options = FullyShardOptions { ignored_params, ..Default::default() };
+    let (vs, model) = shard(group, options, |root, sharding| {
+        let norm = |path: &nn::Path<'_>| nn::batch_norm1d(path, 4, Default::default());
+        (sharding.shard(root / "norm", norm), root.ones("scale", &[1]))
+    });
+    let weights = model.full_state_dict().unwrap();
+    assert!(weights.keys().all(|name| vs.variables().contains_key(name)));
+    assert_eq!(weights.len(), 5);
+    let mut other = weights.into_iter().map(|(name, it)| (name, it + 1)).collect();
+    model.load_full_state_dict(&other).unwrap();
+    assert_eq!(model.full_state_dict().unwrap(), other);
+    other.remove("norm.running_mean");
+    expect_error(model.load_full_state_dict(&other), "a dict without norm.running_mean");
+}

@@ -55,6 +55,28 @@ fn blocks_whose_inputs_need_no_gradients_are_reduced_from_the_outside_in(group: 
     assert_eq!(names, reduced);
 }
 
+#[run_by(on_ranks(2))]
+fn blocks_without_parameters_of_their_own_hold_nothing_up(group: &ProcessGroup) {
+    let linear = |path: &nn::Path<'_>| nn::linear(path, 4, 4, Default::default());
+    let (_vs, model) = shard(group, Default::default(), |root, sharding| {
+        let inner = |path: nn::Path<'_>, name| sharding.shard(path / name, linear);
+        [0, 1].map(|i| {
+            sharding.shard(root / "blocks" / i, |path| ["a", "b"].map(|it| inner(path / it, "c")))
+        })
+    });
+    let pass = |blocks: &[FsdpModule<[FsdpModule<nn::Linear>; 2]>; 2], xs: Tensor| {
+        let inside = |layers: &[FsdpModule<nn::Linear>; 2], xs: Tensor| {
+            layers.iter().fold(xs, |xs, layer| layer.forward_t(&xs, true))
+        };
+        squares(&blocks.iter().fold(xs, |xs, block| block.call(xs, inside)))
+    };
+    let xs = Tensor::ones([2, 4], FLOAT_CPU);
+    let (forward, loss) = exchanges(|| model.forward(xs, pass).unwrap());
+    let (backward, ()) = exchanges(|| model.backward(&loss).unwrap());
+    // As traced in Python.
+    assert_eq!([forward.as_str(), &backward], ["GGGG", "GGRGRGRR"]);
+}
+
 fn exchanges_of(twins: &Twins<Net>, loss: impl Fn(&Net) -> Tensor) -> [String; 2] {
     let (forward, sharded) = exchanges(|| twins.sharded.forward((), |net, ()| loss(net)).unwrap());
     let (backward, ()) = exchanges(|| twins.backward(&sharded, &loss(&twins.whole)));

@@ -33,6 +33,21 @@ fn a_unit_has_the_parameters_of_its_block_that_no_inner_unit_has(group: &Process
 }
 
 #[run_by(on_ranks(2))]
+fn a_block_whose_output_the_next_one_ignores_has_gradients_of_zeros(group: &ProcessGroup) {
+    let (vs, model) = shard(group, Default::default(), |root, sharding| {
+        ["used", "ignored", "last"].map(|name| sharding.shard(root / name, linear))
+    });
+    let pass = |[used, ignored, last]: &[FsdpModule<nn::Linear>; 3], xs: Tensor| {
+        let both = (used.forward_t(&xs, true), ignored.forward_t(&xs, true));
+        squares(&last.call(both, |last, (used, _)| last.forward(&used)))
+    };
+    model.backward(&model.forward(batch(group, 0), pass).unwrap()).unwrap();
+    // As in PyTorch: weight decay and momentum move its weights.
+    let gradient = vs.variables()["ignored.weight"].grad();
+    assert_eq!(gradient, gradient.zeros_like());
+}
+
+#[run_by(on_ranks(2))]
 fn parameters_are_whole_after_a_pass_as_the_options_say(group: &ProcessGroup) {
     let expected = [[true, false], [false, false], [true, true]];
     for (twins, expected) in each_way(group, Net::new).into_iter().zip(expected) {

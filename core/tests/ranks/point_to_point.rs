@@ -27,6 +27,19 @@ fn a_message_is_received_with_the_tag_with_which_it_was_sent(group: &ProcessGrou
     }
 }
 
+#[run_by(on_ranks(2))]
+fn each_message_of_a_batch_may_have_a_tag(group: &ProcessGroup) {
+    let other = 1 - group.rank();
+    let send = |tag: i32| P2pOp::isend(message(tag as usize), other).with_tag(tag);
+    let receive = |tag| P2pOp::irecv(message(9), other).with_tag(tag);
+    let batch = vec![send(1), send(2), receive(2), receive(1)];
+    let ended = group.batch_isend_irecv(batch).unwrap().into_iter().map(Pending::wait);
+    let numbers: Vec<_> = ended.map(|tensor| number(&tensor.unwrap())).collect();
+    assert_eq!(numbers, [1.0, 2.0, 2.0, 1.0]);
+    let negative = group.batch_isend_irecv(vec![send(1).with_tag(-1)]);
+    expect_error_start(negative, "the tag is -1, but must be 0 or more");
+}
+
 #[run_by(on_ranks(3))]
 fn a_message_from_any_rank_comes_with_that_rank(group: &ProcessGroup) {
     if group.rank() > 0 {
@@ -44,13 +57,13 @@ fn a_message_from_any_rank_comes_with_that_rank(group: &ProcessGroup) {
 fn a_batch_of_messages_goes_round_whatever_their_order(group: &ProcessGroup) {
     let (rank, ranks) = (group.rank(), group.world_size());
     let previous = (rank + ranks - 1) % ranks;
-    let receive = P2pOp::Irecv { tensor: message(9), src: previous };
-    let send = P2pOp::Isend { tensor: message(rank), dst: (rank + 1) % ranks };
+    let receive = P2pOp::irecv(message(9), previous);
+    let send = P2pOp::isend(message(rank), (rank + 1) % ranks);
     let mut pending = group.batch_isend_irecv(vec![receive, send]).unwrap();
     let sent = pending.pop().unwrap();
     assert_eq!(number(&pending.pop().unwrap().wait().unwrap()), previous as f64);
     assert_eq!(number(&sent.wait().unwrap()), rank as f64);
-    let to_itself = vec![P2pOp::Isend { tensor: message(9), dst: rank }];
+    let to_itself = vec![P2pOp::isend(message(9), rank)];
     let expected = format!("dst is rank {rank}, this rank itself");
     expect_error_start(group.batch_isend_irecv(to_itself), &expected);
 }

@@ -9,21 +9,29 @@ use tch::Tensor;
 /// A message of [`ProcessGroup::batch_isend_irecv`]. `dist.P2POp`.
 #[derive(Debug)]
 #[doc(alias = "P2POp")]
-pub enum P2pOp {
+pub struct P2pOp {
+    tensor: Tensor,
+    is_send: bool,
+    peer: usize,
+    tag: Option<i32>,
+}
+
+impl P2pOp {
     /// Sends `tensor` to rank `dst`.
-    Isend {
-        /// What to send.
-        tensor: Tensor,
-        /// The rank that receives it.
-        dst: usize,
-    },
-    /// Receives from rank `src` into `tensor`.
-    Irecv {
-        /// Has the shape and kind of the tensor sent.
-        tensor: Tensor,
-        /// The rank that sends it.
-        src: usize,
-    },
+    pub fn isend(tensor: Tensor, dst: usize) -> Self {
+        P2pOp { tensor, is_send: true, peer: dst, tag: None }
+    }
+
+    /// Receives from rank `src` into `tensor`, which has the shape and kind of the tensor sent.
+    pub fn irecv(tensor: Tensor, src: usize) -> Self {
+        P2pOp { tensor, is_send: false, peer: src, tag: None }
+    }
+
+    /// The same message, with a [tag](ProcessGroup::with_tag) of its own in place of the group's.
+    #[must_use]
+    pub fn with_tag(self, tag: i32) -> Self {
+        P2pOp { tag: Some(tag), ..self }
+    }
 }
 
 impl ProcessGroup {
@@ -84,8 +92,8 @@ impl ProcessGroup {
     ///     let (rank, ranks) = (group.rank(), group.world_size());
     ///     let from_previous = own.zeros_like();
     ///     let pending = group.batch_isend_irecv(vec![
-    ///         P2pOp::Isend { tensor: own, dst: (rank + 1) % ranks },
-    ///         P2pOp::Irecv { tensor: from_previous, src: (rank + ranks - 1) % ranks },
+    ///         P2pOp::isend(own, (rank + 1) % ranks),
+    ///         P2pOp::irecv(from_previous, (rank + ranks - 1) % ranks),
     ///     ])?;
     ///     let mut both = pending.into_iter().map(Pending::wait).collect::<Result<Vec<_>, _>>()?;
     ///     Ok(both.swap_remove(1))
@@ -93,28 +101,29 @@ impl ProcessGroup {
     /// ```
     pub fn batch_isend_irecv(&self, operations: Vec<P2pOp>) -> Result<Vec<Pending<Tensor>>> {
         const OPERATION: &str = "batch_isend_irecv";
-        // What is exchanged; where it is written, if it is received; the tensor itself; the other rank.
-        let exchanged = operations.into_iter().map(|operation| match operation {
-            P2pOp::Isend { tensor, dst } => {
-                self.check_message(&tensor, "dst", dst)?;
-                Ok((input(&tensor)?, None, tensor, dst))
+        // What is exchanged, and where it is written, if it is received.
+        let exchanged = operations.iter().map(|operation| {
+            let P2pOp { tensor, is_send, peer, tag } = operation;
+            let group = tag.map_or_else(|| self.clone(), |tag| self.with_tag(tag));
+            group.check_message(tensor, if *is_send { "dst" } else { "src" }, *peer)?;
+            if *is_send {
+                return Ok((input(tensor)?, None, group.tag));
             }
-            P2pOp::Irecv { tensor, src } => {
-                self.check_message(&tensor, "src", src)?;
-                let output = Output::new(&tensor)?;
-                Ok((output.tensor.shallow_clone(), Some(output), tensor, src))
-            }
+            let output = Output::new(tensor)?;
+            Ok((output.tensor.shallow_clone(), Some(output), group.tag))
         });
         let exchanged: Vec<_> = exchanged.collect::<Result<_>>()?;
-        let messages = exchanged.iter().map(|(tensor, output, _, peer)| {
-            let is_send = output.is_none();
-            Message { tensor, peer: *peer, tag: self.tag, is_send }
+        let messages = operations.iter().zip(&exchanged).map(|(operation, (tensor, _, tag))| {
+            let P2pOp { peer, is_send, .. } = *operation;
+            Message { tensor, peer, tag: *tag, is_send }
         });
         let messages: Vec<_> = messages.collect();
         let works = self.engine().batch(&messages);
         let works = works.map_err(|error| self.failed(OPERATION, &error))?;
-        let pending = works.into_iter().zip(exchanged).map(|(work, (_, output, tensor, _))| {
-            let finish = |_: &Work| output.map_or(Ok(()), Output::finish).map(|()| tensor);
+        let all = works.into_iter().zip(operations).zip(exchanged);
+        let pending = all.map(|((work, operation), (_, output, _))| {
+            let finish =
+                |_: &Work| output.map_or(Ok(()), Output::finish).map(|()| operation.tensor);
             self.pending(OPERATION, Ok(work), finish).map(Pending::limited)
         });
         pending.collect()

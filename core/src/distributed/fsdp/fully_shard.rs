@@ -167,7 +167,7 @@ impl<'a> FullyShard<'a> {
     /// for a number in `reshard_after_forward` that does not divide the ranks; [`Error::Collective`] if values could not
     /// be sent to all ranks.
     pub fn root<M>(&self, build: impl FnOnce(&Path<'_>) -> M) -> Result<FsdpModule<M>> {
-        let model = self.unit(build(&self.vs.root()), 0, String::new(), 0);
+        let mut model = self.unit(build(&self.vs.root()), 0, String::new(), 0);
         if let Some(failure) = lock(&self.failure).take() {
             return Err(failure);
         }
@@ -177,8 +177,9 @@ impl<'a> FullyShard<'a> {
             return Err(Error::argument("ignored_params", format!("a set with {name}"), expected));
         }
         let variables: BTreeMap<_, _> = self.vs.variables().into_iter().collect();
-        let is_whole = |it: &&Tensor| shard_of(it).is_none();
-        variables.values().filter(is_whole).try_for_each(|variable| self.sync(variable))?;
+        let others = variables.into_iter().filter(|(_, it)| shard_of(it).is_none());
+        model.others = others.collect();
+        model.others.iter().try_for_each(|(_, variable)| self.sync(variable))?;
         self.schedule.complete();
         Ok(model)
     }
@@ -198,7 +199,7 @@ impl<'a> FullyShard<'a> {
         let policy = options.mp_policy;
         let unit = Unit::new(name, parameters, post_forward, policy.reduce_dtype, mesh, schedule);
         schedule.add(&unit, place);
-        FsdpModule { module, unit, policy, group: mesh.shard.clone() }
+        FsdpModule { module, unit, others: Vec::new(), policy, group: mesh.shard.clone() }
     }
 
     /// Keeps an error for `root`.

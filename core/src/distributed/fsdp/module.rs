@@ -1,7 +1,7 @@
 //! A block whose parameters are whole only while it is used: `FSDPModule`.
 
 use super::mixed_precision::{MixedPrecisionPolicy, cast};
-use super::unit::Unit;
+use super::unit::{Unit, fitting};
 use crate::{Error, Result, Tensors, profiler::record_function};
 use crate::{distributed::fault::blame::may_be_anothers_fault, distributed::group::ProcessGroup};
 use c10d_sys::{autograd::backward_from, tensor::grad_enabled};
@@ -17,6 +17,8 @@ use tch_parallel_base::tensors::{fill, list};
 pub struct FsdpModule<M> {
     pub(super) module: M,
     pub(super) unit: Arc<Unit>,
+    /// The root's: buffers and ignored parameters, which every rank has whole.
+    pub(super) others: Vec<(String, Tensor)>,
     pub(super) policy: MixedPrecisionPolicy,
     pub(super) group: ProcessGroup,
 }
@@ -139,23 +141,32 @@ impl<M> FsdpModule<M> {
         self.unit.schedule.waiting_time()
     }
 
-    /// The whole parameters of this block and of those inside it. A collective: each rank gets all of
-    /// them, so they must fit into its memory. `get_model_state_dict` with `full_state_dict=True`
+    /// The whole parameters of this block and of those inside it; of the root also the buffers and ignored parameters.
+    /// A collective: each rank gets all of them, so they must fit into its memory. `get_model_state_dict` with
+    /// `full_state_dict=True`
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
     pub fn full_state_dict(&self) -> Result<HashMap<String, Tensor>> {
         let shards = self.units().into_iter().flat_map(|unit| unit.shards());
-        shards.map(|(name, size, part)| Ok((name, self.whole(&size, &part)?))).collect()
+        let wholes = shards.map(|(name, size, part)| Ok((name, self.whole(&size, &part)?)));
+        let others = self.others.iter().map(|(name, it)| Ok((name.clone(), it.f_detach_copy()?)));
+        wholes.chain(others).collect()
     }
 
-    /// Sets the parameters of this block and of those inside it from whole ones. Each rank takes its rows; this is not
-    /// a collective. Other entries are ignored. `set_model_state_dict` with `full_state_dict=True`
+    /// Sets what [`full_state_dict`](Self::full_state_dict) has. Each rank takes its rows; this is not a collective. Other
+    /// entries are ignored. `set_model_state_dict` with `full_state_dict=True`
     ///
     /// # Errors
-    /// [`Error::Argument`] if a parameter is missing or has another shape. Some parameters may already have been set.
+    /// [`Error::Argument`] if something is missing or has another shape. Some of the rest may already have been set.
     pub fn load_full_state_dict(&self, state_dict: &HashMap<String, Tensor>) -> Result<()> {
-        self.units().iter().try_for_each(|unit| unit.load(state_dict))
+        self.units().iter().try_for_each(|unit| unit.load(state_dict))?;
+        no_grad(|| {
+            self.others.iter().try_for_each(|(name, other)| {
+                let given = fitting(state_dict, name, &other.size())?;
+                Ok(other.shallow_clone().f_copy_(given).map(drop)?)
+            })
+        })
     }
 
     fn whole(&self, size: &[i64], part: &Tensor) -> Result<Tensor> {

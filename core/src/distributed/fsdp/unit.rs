@@ -210,8 +210,11 @@ impl Unit {
         if outputs.is_empty() {
             return Ok(());
         }
-        let place = self.schedule.note_forward(self);
-        state.post_forward_places.push(place);
+        // A unit without parameters has nothing to gather ahead.
+        if !state.parameters.is_empty() {
+            let place = self.schedule.note_forward(self);
+            state.post_forward_places.push(place);
+        }
         for output in outputs {
             if is_view(output) {
                 // Its graph, with any hook there, would be left out once the view is changed in place.
@@ -282,16 +285,7 @@ impl Unit {
     /// Copies this rank's rows from whole parameters.
     pub fn load(&self, whole: &HashMap<String, Tensor>) -> Result<()> {
         for parameter in &mut lock(&self.state).parameters {
-            let (name, size) = (&parameter.name, parameter.whole.size());
-            let given = whole.get(name);
-            let fitting = given.filter(|given| given.size() == size).ok_or_else(|| {
-                let found = match given {
-                    Some(given) => format!("a dict with {name} of shape {:?}", given.size()),
-                    None => format!("a dict without {name}"),
-                };
-                Error::argument("state_dict", found, format!("one with {name} of shape {size:?}"))
-            })?;
-            parameter.load(fitting)?;
+            parameter.load(fitting(whole, &parameter.name, &parameter.whole.size())?)?;
         }
         Ok(())
     }
@@ -302,6 +296,22 @@ impl Unit {
         let shard = |it: &Parameter| (it.name.clone(), it.whole.size(), it.part.shallow_clone());
         state.parameters.iter().map(shard).collect()
     }
+}
+
+/// The entry of a dict, which must have this shape.
+pub fn fitting<'a>(
+    whole: &'a HashMap<String, Tensor>,
+    name: &str,
+    size: &[i64],
+) -> Result<&'a Tensor> {
+    let given = whole.get(name);
+    given.filter(|given| given.size() == size).ok_or_else(|| {
+        let found = match given {
+            Some(given) => format!("a dict with {name} of shape {:?}", given.size()),
+            None => format!("a dict without {name}"),
+        };
+        Error::argument("state_dict", found, format!("one with {name} of shape {size:?}"))
+    })
 }
 
 impl Member for Unit {

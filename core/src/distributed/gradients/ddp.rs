@@ -127,21 +127,29 @@ impl<M> DistributedDataParallel<M> {
         let own = expect_lasting(vs, group)
             .and_then(|()| ModuleTensors::new(vs, &options))
             .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
-        let description = own.as_ref().map(|it| same_model::description(&it.0, &options));
-        let agreed = same_model::check(group, operation, description);
+        let agreed = if options.init_sync {
+            let description = own.as_ref().map(|it| same_model::description(&it.0, &options));
+            same_model::check(group, operation, description)
+        } else {
+            Ok(())
+        };
         let (tensors, reducer_options) = own?;
         agreed?;
         let (names, trained): (Vec<_>, Vec<_>) = tensors.trained().unzip();
-        // Ranks that run Python expect this check as well.
-        group.engine().verify_params(&trained).map_err(|error| group.failed(operation, &error))?;
         let mut state = tensors.shared();
-        group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
+        if options.init_sync {
+            // Ranks that run Python expect this check as well.
+            let verified = group.engine().verify_params(&trained);
+            verified.map_err(|error| group.failed(operation, &error))?;
+            group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
+        }
         if !options.forward_sync_buffers {
             state.truncate(state.len() - tensors.buffers.len());
         }
         let sparse: Vec<_> = names.iter().map(|it| options.sparse_gradients.contains(it)).collect();
-        let (engine, name) = (group.engine(), type_name::<M>());
-        let reducer = Reducer::new(engine, &trained, &names, &sparse, name, reducer_options);
+        let (engine, name, bytes) = (group.engine(), type_name::<M>(), options.bucket_bytes());
+        let reducer =
+            Reducer::new(engine, &trained, &names, &sparse, name, &bytes, reducer_options);
         let mut reducer = reducer.map_err(|error| group.failed(operation, &error))?;
         if let Some(order) = group.inner.bucket_order.get() {
             bucket_order::load_state_dict(vs, order)?;

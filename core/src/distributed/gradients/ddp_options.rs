@@ -8,11 +8,8 @@ use tch_parallel_base::options;
 
 pub(super) const MIB: f64 = 1024.0 * 1024.0;
 
-/// PyTorch's default for `bucket_cap_mb`.
-const DEFAULT_BUCKET_MB: f64 = 25.0;
-
-/// `dist._DEFAULT_FIRST_BUCKET_BYTES`.
-const DEFAULT_FIRST_BUCKET_BYTES: usize = 1 << 20;
+/// `dist._DEFAULT_FIRST_BUCKET_BYTES`, and PyTorch's default for `bucket_cap_mb`.
+const DEFAULT_BUCKETS_MB: [f64; 2] = [1.0, 25.0];
 
 options! {
     /// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults, and settings
@@ -22,6 +19,9 @@ options! {
         /// The size of a bucket in MiB. Small buckets start early, large ones waste less time on
         /// latency. `None`: 25, with a first bucket of 1.
         pub bucket_cap_mb: Option<f64> = None,
+        /// The size of each bucket in MiB, the first one's first; further buckets have the last size. In place of
+        /// `bucket_cap_mb`.
+        pub bucket_cap_mb_list: Vec<f64> = Vec::new(),
         /// Whether some parameters may be unused in a loss. Costs a walk over the graph in every
         /// step; without it, an unused parameter is an error.
         pub find_unused_parameters: bool = false,
@@ -30,6 +30,9 @@ options! {
         /// Whether the graph is the same in every iteration. Unused parameters are then found only
         /// once, and more kinds of graphs are supported.
         pub static_graph: bool = false,
+        /// Whether wrapping compares the ranks' models and broadcasts rank 0's. Without it, wrapping exchanges nothing,
+        /// and the ranks must have built the same model with the same weights.
+        pub init_sync: bool = true,
         /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks, when the model is wrapped
         /// and before each forward pass.
         pub broadcast_buffers: bool = true,
@@ -93,10 +96,10 @@ options! {
 }
 
 impl DdpOptions {
-    /// In bytes, with a separate size for the first bucket.
     pub(crate) fn for_the_reducer(&self) -> Result<ReducerOptions> {
-        let bucket_mb = self.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
-        check(bucket_mb > 0.0, "bucket_cap_mb", bucket_mb, "more than 0 MiB")?;
+        let check_size = |name, &size: &f64| check(size > 0.0, name, size, "more than 0 MiB");
+        self.bucket_cap_mb.iter().try_for_each(|it| check_size("bucket_cap_mb", it))?;
+        self.bucket_cap_mb_list.iter().try_for_each(|it| check_size("bucket_cap_mb_list", it))?;
         let [mixed_precision, virtual_ranks] =
             [self.mixed_precision.is_some(), self.virtual_ranks.is_some()];
         let has_ignored = !self.params_and_buffers_to_ignore.is_empty();
@@ -127,16 +130,23 @@ impl DdpOptions {
         let is_called = broadcast_buffers || self.buffer_comm_hook.is_none();
         let found = "set with broadcast_buffers or forward_sync_buffers: false";
         check(is_called, "buffer_comm_hook", found, "set without it")?;
-        let bucket_bytes = (bucket_mb * MIB) as usize;
-        let first_bytes = self.bucket_cap_mb.map_or(DEFAULT_FIRST_BUCKET_BYTES, |_| bucket_bytes);
         Ok(ReducerOptions {
-            first_bucket_bytes: first_bytes,
-            bucket_bytes,
+            limit_first_buckets: !self.bucket_cap_mb_list.is_empty(),
             find_unused_parameters: self.find_unused_parameters,
             gradient_as_bucket_view: self.gradient_as_bucket_view,
             static_graph: self.static_graph,
             broadcast_buffers,
             skip_all_reduce_unused_params: self.skip_all_reduce_unused_params,
         })
+    }
+
+    /// The sizes of the buckets in bytes; further buckets have the last one's.
+    pub(super) fn bucket_bytes(&self) -> Vec<usize> {
+        let sizes = match (self.bucket_cap_mb_list.as_slice(), self.bucket_cap_mb.as_slice()) {
+            ([], []) => &DEFAULT_BUCKETS_MB,
+            ([], of_all) => of_all,
+            (of_each, _) => of_each,
+        };
+        sizes.iter().map(|mb| (mb * MIB) as usize).collect()
     }
 }
