@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::{Context, Result};
+use exhibit_kit::weights;
 use report::say;
 use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
 use tch::{Kind, Tensor, nn, nn::VarStore};
@@ -44,13 +45,10 @@ fn main() -> Result<()> {
     let rounded = gradients(&group, bf16_compress_wrapper(counted.clone()))?;
     report("bf16", counted.bytes_a_step(), rounded)?;
 
+    let plain = PowerSgdOptions { start_power_sgd_iter: WHOLE as u64, ..Default::default() };
     for (matrix_approximation_rank, use_error_feedback) in [(1, true), (1, false), (2, true)] {
-        let hook = PowerSgd::new(PowerSgdOptions {
-            matrix_approximation_rank,
-            use_error_feedback,
-            start_power_sgd_iter: WHOLE as u64,
-            ..Default::default()
-        })?;
+        let options = PowerSgdOptions { matrix_approximation_rank, use_error_feedback, ..plain };
+        let hook = PowerSgd::new(options)?;
         let approximated = gradients(&group, hook.clone())?;
         let stats = hook.compression_stats();
         let bytes = stats.numel_after_compression as usize * 4 / (STEPS - WHOLE);
@@ -81,12 +79,10 @@ fn gradients(group: &ProcessGroup, hook: impl CommHook + 'static) -> Result<Vec<
     let (images, labels) = batches.next().context("there are digits")??;
     let mut steps = Vec::new();
     for _ in 0..STEPS {
-        let parameters = &mut vs.trainable_variables();
-        parameters.iter_mut().for_each(|parameter| parameter.zero_grad());
+        vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
         let outputs = model.f_forward_t(&images, true)?;
         model.backward(&outputs.cross_entropy_for_logits(&labels))?;
-        let flat: Vec<_> = parameters.iter().map(|each| each.grad().flatten(0, -1)).collect();
-        steps.push(Tensor::cat(&flat, 0));
+        steps.push(weights::gradients(&vs));
     }
     Ok(steps)
 }

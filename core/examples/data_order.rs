@@ -101,12 +101,10 @@ fn sampler(description: &Value) -> Result<Box<dyn Sampler>> {
             Box::new(SubsetRandomSampler::new(get::<Vec<_>>(arguments, "indices")?, seed))
         }
         "WeightedRandomSampler" => Box::new(WeightedRandomSampler {
+            weights: get(arguments, "weights")?,
+            num_samples: get(arguments, "num_samples")?,
             replacement: get(arguments, "replacement")?,
-            ..WeightedRandomSampler::new(
-                get::<Vec<_>>(arguments, "weights")?,
-                get(arguments, "num_samples")?,
-                seed,
-            )
+            seed,
         }),
         "DistributedSamplerWrapper" => Box::new(DistributedSamplerWrapper {
             drop_last: or_default(arguments, "drop_last")?,

@@ -162,27 +162,26 @@ fn attention(saved: &mut Saved) {
     let without_bias = nn::MultiheadAttentionOptions { bias: false, ..dropout };
     type Masked = fn(&[Tensor; 2]) -> AttentionOptions<'_>;
     let plain: Masked = |_| AttentionOptions::default();
+    let without_weights: Masked =
+        |_| AttentionOptions { need_weights: false, ..Default::default() };
+    let with_masks: Masked = |[mask, padding]| AttentionOptions {
+        attn_mask: Some(mask),
+        key_padding_mask: Some(padding),
+        average_attn_weights: false,
+        ..Default::default()
+    };
+    let padded: Masked = |[_, padding]| AttentionOptions {
+        key_padding_mask: Some(padding),
+        need_weights: false,
+        ..Default::default()
+    };
     // The query, and the key and the value if they are others.
     let cases: [(&str, &[&[i64]], nn::MultiheadAttentionOptions, Masked); 6] = [
         ("attention", &[&[2, 5, 8]], batch_first, plain),
-        ("attention_without_weights", &[&[2, 5, 8]], batch_first, |_| AttentionOptions {
-            need_weights: false,
-            ..Default::default()
-        }),
-        ("attention_with_masks", &[&[2, 5, 8]], batch_first, |[mask, padding]| AttentionOptions {
-            attn_mask: Some(mask),
-            key_padding_mask: Some(padding),
-            average_attn_weights: false,
-            ..Default::default()
-        }),
+        ("attention_without_weights", &[&[2, 5, 8]], batch_first, without_weights),
+        ("attention_with_masks", &[&[2, 5, 8]], batch_first, with_masks),
         ("attention_to_others", &[&[4, 2, 8], &[5, 2, 8]], dropout, plain),
-        ("attention_of_all_options", &[&[4, 2, 8], &[5, 2, 3], &[5, 2, 7]], all, |[_, padding]| {
-            AttentionOptions {
-                key_padding_mask: Some(padding),
-                need_weights: false,
-                ..Default::default()
-            }
-        }),
+        ("attention_of_all_options", &[&[4, 2, 8], &[5, 2, 3], &[5, 2, 7]], all, padded),
         ("attention_of_one_sequence", &[&[4, 8], &[5, 8], &[5, 8]], without_bias, plain),
     ];
     for (name, sizes, options, masked) in cases {
@@ -213,13 +212,12 @@ fn transformers(saved: &mut Saved) {
     let gelu = Options { activation: Activation::Gelu, norm_first: true, ..batch_first };
     let tanh = Activation::Function(Tensor::tanh);
     let tanh = Options { activation: tanh, bias: false, ..batch_first };
-    let layers = [
+    for (name, options) in [
         ("encoder_layer", small),
         ("encoder_layer_batch_first", batch_first),
         ("encoder_layer_gelu", gelu),
         ("encoder_layer_tanh", tanh),
-    ];
-    for (name, options) in layers {
+    ] {
         saved.layer(name, &[&[2, 5, 8]], |p| {
             let layer = nn::transformer_encoder_layer(p, 8, 2, options);
             Box::new(move |inputs, train| vec![layer.forward_t(&inputs[0], train)])

@@ -7,9 +7,7 @@
 use anyhow::Result;
 use report::exit;
 use std::time::Duration;
-use tch_parallel::distributed::{
-    AverageMeter, ProcessGroup, ProcessGroupOptions, init_process_group,
-};
+use tch_parallel::distributed::{AverageMeter, ProcessGroupOptions, init_process_group};
 
 fn main() {
     exit(run)
@@ -27,11 +25,7 @@ fn run() -> Result<()> {
         println!("mean loss: {}", loss.all_reduce(&group)?);
     }
     // ANCHOR_END: lonely
-    go_on_training(&group)
-}
-
-/// What rank 1 does meanwhile: work of its own, longer than rank 0 waits.
-fn go_on_training(group: &ProcessGroup) -> Result<()> {
+    // What rank 1 does meanwhile: work of its own, longer than rank 0 waits.
     println!("rank {} goes on", group.rank());
     std::thread::sleep(Duration::from_secs(60));
     Ok(())

@@ -25,11 +25,10 @@ fn main() -> Result<()> {
     let epochs = next("the number of epochs")?.parse()?;
     let optimizer = next("the optimizer")?;
     let lrs: Vec<f64> = serde_json::from_str(&next("the list of learning rates")?)?;
+    let build = || build(&optimizer, &lrs);
     for description in arguments {
         let description = serde_json::from_str(&description)?;
-        let rates = |interrupted_at| {
-            rates(epochs, || build(&optimizer, &lrs), &description, interrupted_at)
-        };
+        let rates = |interrupted_at| rates(epochs, build, &description, interrupted_at);
         let whole = rates(None)?;
         for epoch in [0, 1, 7, 40] {
             let same = rates(Some(epoch))? == whole;
@@ -42,14 +41,11 @@ fn main() -> Result<()> {
 
 /// An optimizer of nothing: whatever is optimized, the rates are the same.
 fn build(name: &str, lrs: &[f64]) -> Result<Box<dyn Optimizer>> {
-    let groups = lrs.iter();
+    let sgd = |&lr: &f64| ParamGroup::new(vec![], SgdOptions { lr, ..Default::default() });
+    let adam = |&lr: &f64| ParamGroup::new(vec![], AdamOptions { lr, ..Default::default() });
     Ok(match name {
-        "SGD" => Box::new(Sgd::from_param_groups(
-            groups.map(|&lr| ParamGroup::new(vec![], SgdOptions { lr, ..Default::default() })),
-        )?),
-        "Adam" => Box::new(Adam::from_param_groups(
-            groups.map(|&lr| ParamGroup::new(vec![], AdamOptions { lr, ..Default::default() })),
-        )?),
+        "SGD" => Box::new(Sgd::from_param_groups(lrs.iter().map(sgd))?),
+        "Adam" => Box::new(Adam::from_param_groups(lrs.iter().map(adam))?),
         other => bail!("there is no optimizer {other}"),
     })
 }

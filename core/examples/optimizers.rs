@@ -46,10 +46,8 @@ fn main() -> Result<()> {
 fn run(case: &Case, ranges: &[Range<i64>]) -> Result<Vec<(String, Tensor)>> {
     let mut vs = VarStore::new(Device::Cpu);
     let loss = loss(&case.problem, &mut vs)?;
-    let device = match case.on_gpu {
-        true => Device::from(LogicalDevice::Cuda(0).check()?),
-        false => Device::Cpu,
-    };
+    let home = if case.on_gpu { LogicalDevice::Cuda(0) } else { LogicalDevice::Cpu(0) };
+    let device = Device::from(home.check()?);
     // The weights were drawn on the CPU, as in Python.
     vs.set_device(device);
     let mut state: Option<OptimizerState> = None;

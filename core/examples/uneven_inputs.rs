@@ -23,7 +23,13 @@ const BATCH_SIZE: usize = 64;
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
-    let options = parse(&arguments.next().context("the options of `join` are missing")?)?;
+    let given = arguments.next().context("the options of `join` are missing")?;
+    // Python's keyword arguments of `model.join`.
+    let given: Value = serde_json::from_str(&given)?;
+    let (divides, default) = (&given["divide_by_initial_world_size"], JoinOptions::default());
+    let divide_by_initial_world_size =
+        divides.as_bool().unwrap_or(default.divide_by_initial_world_size);
+    let options = JoinOptions { divide_by_initial_world_size, ..default };
     let directory = PathBuf::from(arguments.next().context("the directory is missing")?);
     let sharded = arguments.next().is_some_and(|argument| argument == "sharded");
     let group = ProcessGroup::from_env()?;
@@ -115,12 +121,3 @@ impl Joinable for Counter {
     }
 }
 // ANCHOR_END: counter
-
-/// Python's keyword arguments of `model.join`.
-fn parse(arguments: &str) -> Result<JoinOptions> {
-    let arguments: Value = serde_json::from_str(arguments)?;
-    let (given, default) = (&arguments["divide_by_initial_world_size"], JoinOptions::default());
-    let divide_by_initial_world_size =
-        given.as_bool().unwrap_or(default.divide_by_initial_world_size);
-    Ok(JoinOptions { divide_by_initial_world_size, ..default })
-}

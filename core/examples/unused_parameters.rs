@@ -19,11 +19,9 @@ fn run() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     let option = std::env::args().nth(1).unwrap_or_default();
     let vs = VarStore::new(group.device());
-    let options = DdpOptions {
-        find_unused_parameters: option == "find_unused_parameters",
-        static_graph: option == "static_graph",
-        ..Default::default()
-    };
+    let find_unused_parameters = option == "find_unused_parameters";
+    let static_graph = option == "static_graph";
+    let options = DdpOptions { find_unused_parameters, static_graph, ..Default::default() };
     let model = DistributedDataParallel::with_options(Heads::new(&vs), &vs, &group, options)?;
     let x = Tensor::ones([1, 1], (Kind::Float, group.device()));
     for step in 1..=4 {

@@ -21,25 +21,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let libtorch = Libtorch::find()?;
-    let cuda_headers = match env::var_os("CARGO_FEATURE_CUDA") {
-        None => None,
-        Some(_) => {
-            let nvidia = nvidia(&libtorch);
-            let headers = [nvidia.join("cu13/include"), nvidia.join("nccl/include")];
-            if !headers[0].join("cuda_runtime_api.h").exists()
-                || !headers[1].join("nccl.h").exists()
-            {
-                println!(
-                    "cargo::error=the feature `cuda` needs the headers of CUDA and NCCL in {}: run `cargo xtask setup --full`",
-                    nvidia.display()
-                );
-                return Ok(());
-            }
-            Some(headers)
-        }
-    };
-    compile(&libtorch, cuda_headers.as_ref())?;
-    link(&libtorch.lib, cuda_headers.is_some());
+    let (cuda, nvidia) = (env::var_os("CARGO_FEATURE_CUDA").is_some(), nvidia(&libtorch));
+    let headers = [nvidia.join("cu13/include"), nvidia.join("nccl/include")];
+    let needed = [headers[0].join("cuda_runtime_api.h"), headers[1].join("nccl.h")];
+    if cuda && !needed.iter().all(|header| header.exists()) {
+        println!(
+            "cargo::error=the feature `cuda` needs the headers of CUDA and NCCL in {}: run `cargo xtask setup --full`",
+            nvidia.display()
+        );
+        return Ok(());
+    }
+    compile(&libtorch, cuda.then_some(&headers))?;
+    link(&libtorch.lib, cuda);
     Ok(())
 }
 

@@ -91,18 +91,13 @@ impl<'a> Attempt<'a> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::Running | Phase::Killed => None,
-            Phase::Noticing(end) | Phase::Ending(end) => Some(end),
-        }
+        if let Phase::Noticing(end) | Phase::Ending(end) = self.phase { Some(end) } else { None }
     }
 
     fn hear(&mut self, message: ToAgent) -> Result<()> {
         match message {
-            ToAgent::Regroup { placement, master_port, claim, is_loss, reason }
-                if matches!(self.phase, Phase::Running) && !self.is_settled =>
-            {
-                self.regroup(placement, master_port, claim, is_loss, reason)?;
+            ToAgent::Regroup(next) if matches!(self.phase, Phase::Running) && !self.is_settled => {
+                self.regroup(next)?;
             }
             // The first that ends the job names the culprit: the coordinator is gone after it.
             ToAgent::End(end) if self.end.as_ref().is_none_or(|earlier| earlier.next.is_some()) => {

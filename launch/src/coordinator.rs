@@ -39,7 +39,7 @@ impl Coordinator {
             },
             heartbeat_timeout,
             sender,
-            handshakes: AtomicUsize::new(0),
+            handshakes: Arc::default(),
             strangers: AtomicUsize::new(0),
         });
         let accept = move || admission.admit_all(&listener);
@@ -65,7 +65,8 @@ struct Admission {
     welcome: ToAgent,
     heartbeat_timeout: Duration,
     sender: Sender<Message>,
-    handshakes: AtomicUsize,
+    /// Shared with each handshake in progress.
+    handshakes: Arc<()>,
     strangers: AtomicUsize,
 }
 
@@ -77,23 +78,19 @@ impl Admission {
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            if self.handshakes.fetch_add(1, Ordering::SeqCst) >= HANDSHAKES {
-                self.handshakes.fetch_sub(1, Ordering::SeqCst);
+            if Arc::strong_count(&self.handshakes) > HANDSHAKES {
                 continue;
             }
-            let admission = Arc::clone(self);
+            let (admission, handshake) = (Arc::clone(self), Arc::clone(&self.handshakes));
             // Without a thread, the connection closes, and an agent tries again.
-            let started = thread::Builder::new().spawn(move || {
+            let _ = thread::Builder::new().spawn(move || {
                 let admitted = admit(stream, &admission.key, &admission.welcome, PATIENCE);
-                admission.handshakes.fetch_sub(1, Ordering::SeqCst);
+                drop(handshake);
                 match admitted {
                     Ok(node) => admission.listen_to(id, node),
                     Err(failed) => admission.mention(address, failed),
                 }
             });
-            if started.is_err() {
-                self.handshakes.fetch_sub(1, Ordering::SeqCst);
-            }
         }
     }
 
@@ -164,7 +161,8 @@ fn perform(
                 let master_port = choose(None)?;
                 for (id, placement, claim) in places {
                     let reason = reason.clone();
-                    tell(id, ToAgent::Regroup { placement, master_port, claim, is_loss, reason });
+                    let next = Regroup { placement, master_port, claim, is_loss, reason };
+                    tell(id, ToAgent::Regroup(next));
                 }
             }
         }

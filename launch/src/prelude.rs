@@ -2,7 +2,7 @@
 //! coordinator's state machine, whose imports show that it knows no process, file or socket.
 
 pub(crate) use crate::protocol::connection::{Loss, Outgoing};
-pub(crate) use crate::protocol::{Claim, End, GRACE, Node, Placement, ToAgent, ToCoordinator};
+pub(crate) use crate::protocol::{End, GRACE, Node, Placement, Regroup, ToAgent, ToCoordinator};
 pub(crate) use crate::{args::Args, console::say, port, protocol::beat_interval};
 pub(crate) use anyhow::{Context, Result, anyhow, bail, ensure};
 pub(crate) use nix::sys::signal::{Signal, killpg};

@@ -109,14 +109,7 @@ pub(crate) enum ToAgent {
     /// Starts the ranks, with a MASTER_PORT that none had before. Those that wait get their places by a `Regroup`.
     Start { placement: Placement, master_port: u16, waits: bool },
     /// Gives the ranks of a claim new places, and replaces those that have failed.
-    Regroup {
-        placement: Placement,
-        master_port: u16,
-        claim: Claim,
-        /// Whether one of the last generation is gone, so that the others wait for it.
-        is_loss: bool,
-        reason: Option<String>,
-    },
+    Regroup(Regroup),
     /// All ranks have finished: they may end, and from now on none is replaced.
     Leave,
     /// Something has gone wrong somewhere: asks for what the ranks know of it.
@@ -191,6 +184,16 @@ impl Placement {
     pub(crate) fn rank(&self, local_rank: u16) -> u32 {
         self.first_rank + u32::from(local_rank)
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Regroup {
+    pub(crate) placement: Placement,
+    pub(crate) master_port: u16,
+    pub(crate) claim: Claim,
+    /// Whether one of the last generation is gone, so that the others wait for it.
+    pub(crate) is_loss: bool,
+    pub(crate) reason: Option<String>,
 }
 
 /// The end of a generation of ranks, the same on every node.

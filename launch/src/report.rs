@@ -25,12 +25,8 @@ pub(crate) fn ended(end: &End, ranks: &[Rank]) {
 
 /// Names the ranks that a signal did not end in time.
 pub(crate) fn killed(ranks: &[Rank]) {
-    for rank in ranks.iter().filter(|rank| rank.is_running()) {
-        say(format_args!(
-            "rank {} (pid {}) did not end within {} s and is killed",
-            rank.rank,
-            rank.pid,
-            GRACE.as_secs()
-        ));
+    let seconds = GRACE.as_secs();
+    for Rank { rank, pid, .. } in ranks.iter().filter(|rank| rank.is_running()) {
+        say(format_args!("rank {rank} (pid {pid}) did not end within {seconds} s and is killed"));
     }
 }

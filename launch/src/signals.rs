@@ -20,8 +20,7 @@ pub(crate) fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> 
     let forward = move || {
         signals.forever().filter_map(|number| Signal::try_from(number).ok()).for_each(on_signal);
     };
-    thread::Builder::new().spawn(forward).context("cannot start a thread for signals")?;
-    Ok(())
+    thread::Builder::new().spawn(forward).context("cannot start a thread for signals").map(drop)
 }
 
 /// What the other nodes of a job hear of the signal that ends this one.

@@ -87,10 +87,9 @@ pub fn run(args: &Args) -> Result<()> {
         _ => (Algorithm::Ring, 2 * (ranks - 1)),
     };
     let inside = Link { latency: least / messages as f64, bandwidth: bytes / seconds };
-    let between = args.gigabits.map_or(inside, |gigabits| Link {
-        latency: 1e-3 * args.milliseconds,
-        bandwidth: 1e9 / 8.0 * gigabits,
-    });
+    let latency = 1e-3 * args.milliseconds;
+    let network = |gigabits: f64| Link { latency, bandwidth: 1e9 / 8.0 * gigabits };
+    let between = args.gigabits.map_or(inside, network);
     // Without a second rank on the host, the pair has measured the network.
     let inside = if ranks_per_host == 1 { between } else { inside };
     let cluster = Cluster { ranks_per_host, inside, between, algorithm };

@@ -3,6 +3,7 @@
 use crate::{noise_scale::NoiseScale, task::Dataset, trust_ratio::TrustRatio};
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
+use exhibit_kit::weights;
 use report::{positive, println};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -101,11 +102,10 @@ fn train(args: &Args) -> Result<Run> {
     tch::manual_seed(args.seed);
     let vs = VarStore::new(Device::Cpu);
     let network = dataset.network(&vs.root());
+    let sgd = SgdOptions { lr, momentum: 0.9, ..Default::default() };
     let layer_wise = |is_lamb| ParamGroupOptimizer::new(&vs, TrustRatio { lr, is_lamb });
     let mut optimizer: Box<dyn Optimizer> = match args.method {
-        Method::Sgd => {
-            Box::new(Sgd::new(&vs, SgdOptions { lr, momentum: 0.9, ..Default::default() })?)
-        }
+        Method::Sgd => Box::new(Sgd::new(&vs, sgd)?),
         Method::Lars => Box::new(layer_wise(false)?),
         Method::Lamb => Box::new(layer_wise(true)?),
     };
@@ -139,7 +139,7 @@ fn train(args: &Args) -> Result<Run> {
             (&loss / ranks as f64).backward();
             total_loss += loss.f_double_value(&[])?;
             if ranks > 1 {
-                let sum = flat_gradient(&*optimizer)?;
+                let sum = weights::gradients(&vs);
                 let share = mean.map_or_else(|| sum.shallow_clone(), |before| &sum - before);
                 of_ranks += squared_norm(&(share * ranks as f64))? / ranks as f64;
                 mean = Some(sum);
@@ -170,13 +170,6 @@ fn train(args: &Args) -> Result<Run> {
         }
     }
     Ok(run)
-}
-
-/// The gradients of all parameters, one after the other.
-fn flat_gradient(optimizer: &dyn Optimizer) -> Result<Tensor> {
-    let flat = |parameter: &Tensor| parameter.grad().f_flatten(0, -1);
-    let flat: Result<Vec<_>, _> = optimizer.parameters().iter().map(flat).collect();
-    Ok(Tensor::f_cat(&flat?, 0)?)
 }
 
 fn squared_norm(tensor: &Tensor) -> Result<f64> {

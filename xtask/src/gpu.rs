@@ -26,10 +26,8 @@ pub(crate) fn run(chore: &Chore) -> Result<()> {
     let folder = to.clone().unwrap_or_else(|| default_folder(&workspace));
     let pack = if *cpu { pack::built_for_the_cpu } else { pack::with_cuda };
     let size = pack(&workspace, &folder)?.div_ceil(1 << 20);
-    println!(
-        "{}: {size} MiB; copy it to the machine with the GPU and start `run` there",
-        folder.display()
-    );
+    let folder = folder.display();
+    println!("{folder}: {size} MiB; copy it to the machine with the GPU and start `run` there");
     Ok(())
 }
 

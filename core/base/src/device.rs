@@ -124,10 +124,8 @@ impl Drop for DeviceGuard {
             LogicalDevice::Cpu(index) => {
                 memory::exchange_cpu_device(index);
             }
-            LogicalDevice::Cuda(index) => {
-                // As in PyTorch's guards, this creates no context. The device was current before, so it cannot fail.
-                let _ = device::restore_cuda_device(index);
-            }
+            // As in PyTorch's guards, this creates no context. The device was current before, so it cannot fail.
+            LogicalDevice::Cuda(index) => drop(device::restore_cuda_device(index)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The devices that replicas of a model share a batch on.
 
-use crate::{Error, LogicalDevice, Result, device::kind, device::named, device::number};
+use crate::{Error, LogicalDevice, Result, check, device::kind, device::named, device::number};
 use std::{fmt, str::FromStr};
 use tch::{Cuda, Device};
 
@@ -29,18 +29,15 @@ impl Devices {
     /// [`Error::Argument`] for an empty list, a device that does not exist or comes twice, and CPUs mixed with GPUs.
     pub fn new(devices: impl IntoIterator<Item = LogicalDevice>) -> Result<Self> {
         let devices: Vec<_> = devices.into_iter().collect();
-        let refused = |found: &str, expected| Err(Error::argument("devices", found, expected));
-        let Some(first) = devices.first() else {
-            return refused("empty", "at least one device, such as 2xcpu or cuda:0,cuda:1");
-        };
+        let expected = "at least one device, such as 2xcpu or cuda:0,cuda:1";
+        let first = devices.first().ok_or_else(|| Error::argument("devices", "empty", expected))?;
         for (position, device) in devices.iter().enumerate() {
-            if devices[..position].contains(device) {
-                let expected = "a list of different devices: replicas that share one gain nothing";
-                return refused(&format!("a list with {device} twice"), expected);
-            }
-            if Device::from(*device).is_cuda() != Device::from(*first).is_cuda() {
-                return refused(&format!("a list with {first} and {device}"), "all of one kind");
-            }
+            let expected = "a list of different devices: replicas that share one gain nothing";
+            let found = format!("a list with {device} twice");
+            check(!devices[..position].contains(device), "devices", found, expected)?;
+            let is_alike = Device::from(*device).is_cuda() == Device::from(*first).is_cuda();
+            let found = format!("a list with {first} and {device}");
+            check(is_alike, "devices", found, "all of one kind")?;
         }
         devices.iter().try_for_each(|device| device.check().map(drop))?;
         Ok(Devices(devices))

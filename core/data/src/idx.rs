@@ -11,7 +11,7 @@
 use crate::{Error, Result, check_file};
 use flate2::bufread::GzDecoder;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
-use std::{fs::File, path::Path};
+use std::{array, fs::File, path::Path};
 
 const UNSIGNED_BYTE: u8 = 8;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -45,10 +45,8 @@ impl<const N: usize> Idx<N> {
         let mut file = BufReader::with_capacity(1 << 16, file);
         let start = file.fill_buf().map_err(Error::io("read", path))?;
         let named_gz = path.extension().is_some_and(|extension| extension == "gz");
-        if let &[a, b, ..] = start
-            && named_gz
-            && [a, b] != GZIP_MAGIC
-        {
+        let not_gzip = start.first_chunk::<2>().filter(|magic| named_gz && **magic != GZIP_MAGIC);
+        if let Some([a, b]) = not_gzip {
             let found = format!("is named .gz, but begins with 0x{a:02x}{b:02x}");
             return Err(Error::format(path, found, "gzip data, which begins with 0x1f8b"));
         }
@@ -90,15 +88,12 @@ impl<const N: usize> Idx<N> {
         let expected = format_args!("a header of {header_len} bytes");
         check_file(header.len() >= header_len, path, found, expected)?;
 
-        let mut dims = [0; N];
-        for (dim, bytes) in dims.iter_mut().zip(header[4..].chunks_exact(4)) {
-            *dim = bytes.iter().fold(0, |value, &byte| value << 8 | usize::from(byte));
-        }
+        let (numbers, _) = header[4..].as_chunks::<4>();
+        let dims: [usize; N] = array::from_fn(|dim| u32::from_be_bytes(numbers[dim]) as usize);
         let product = dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
-        let Some(values) = product else {
-            let expected = "dimensions whose product fits into memory";
-            return Err(Error::format(path, format!("claims the dimensions {dims:?}"), expected));
-        };
+        let found = format_args!("claims the dimensions {dims:?}");
+        let expected = "dimensions whose product fits into memory";
+        let values = product.ok_or_else(|| Error::format(path, found, expected))?;
 
         // A damaged header must not cause a huge allocation.
         let mut data = Vec::with_capacity(values.min(64 << 20));

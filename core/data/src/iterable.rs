@@ -153,11 +153,8 @@ impl WorkerInfo {
 
     /// This worker's place among the workers of all ranks: to divide a list of files, for example.
     pub fn shard(self) -> Shard {
-        Shard {
-            rank: self.rank() * self.num_workers() + self.id(),
-            num_replicas: self.world_size() * self.num_workers(),
-            parts: 1,
-        }
+        let rank = self.rank() * self.num_workers() + self.id();
+        Shard { rank, num_replicas: self.world_size() * self.num_workers(), parts: 1 }
     }
 
     /// Divides a sequence that every worker of every rank reads from beginning to end.

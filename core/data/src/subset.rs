@@ -93,11 +93,10 @@ impl<const N: usize> Lengths<N> {
                 let in_range = fractions.iter().all(|fraction| (0.0..=1.0).contains(fraction));
                 let is_whole = (fractions.iter().sum::<f64>() - 1.0).abs() <= 1e-9;
                 let mut lengths = fractions.map(|fraction| (len as f64 * fraction) as usize);
-                let rest = len.checked_sub(lengths.iter().sum());
-                let Some(rest) = rest.filter(|_| in_range && is_whole) else {
-                    let expected = "numbers from 0 to 1 that add up to 1";
-                    return Err(Error::argument("lengths", format!("{fractions:?}"), expected));
-                };
+                let rest = len.checked_sub(lengths.iter().sum()).filter(|_| in_range && is_whole);
+                let found = format_args!("{fractions:?}");
+                let expected = "numbers from 0 to 1 that add up to 1";
+                let rest = rest.ok_or_else(|| Error::argument("lengths", found, expected))?;
                 (0..rest).for_each(|sample| lengths[sample % N] += 1);
                 Ok(lengths)
             }

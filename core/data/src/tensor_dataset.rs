@@ -41,16 +41,13 @@ impl<T: Tensors> TensorDataset<T> {
         tensors.visit_replicated(&mut |_| replicated += 1);
         tensors.visit(&mut |tensor| sizes.push(tensor.size()));
         let rows: Vec<_> = sizes.iter().map(|size| size.first()).collect();
-        match rows[..] {
-            [Some(&len), ..] if replicated == 0 && rows.iter().all(|rows| *rows == Some(&len)) => {
-                Ok(TensorDataset { tensors: Mutex::new(tensors), len: len as usize })
-            }
-            _ => Err(Error::argument(
-                "the tensors' sizes",
-                format!("{sizes:?}"),
-                "one or more, with the same first dimension (the samples), and none Replicated",
-            )),
-        }
+        let can_divide = replicated == 0 && rows.iter().all(|other| *other == rows[0]);
+        let len = rows.first().copied().flatten().filter(|_| can_divide);
+        let found = format_args!("{sizes:?}");
+        let expected =
+            "one or more, with the same first dimension (the samples), and none Replicated";
+        let len = *len.ok_or_else(|| Error::argument("the tensors' sizes", found, expected))?;
+        Ok(TensorDataset { tensors: Mutex::new(tensors), len: len as usize })
     }
 }
 

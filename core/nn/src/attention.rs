@@ -104,10 +104,8 @@ pub fn multihead_attention<'a>(
     let in_proj = if (kdim, vdim) == (embed_dim, embed_dim) {
         InProjection::Packed(zeros("in_proj_weight", &[3 * embed_dim, embed_dim]))
     } else {
-        InProjection::Separate(
-            [("q_proj_weight", embed_dim), ("k_proj_weight", kdim), ("v_proj_weight", vdim)]
-                .map(|(name, inputs)| zeros(name, &[embed_dim, inputs])),
-        )
+        let all = [("q_proj_weight", embed_dim), ("k_proj_weight", kdim), ("v_proj_weight", vdim)];
+        InProjection::Separate(all.map(|(name, inputs)| zeros(name, &[embed_dim, inputs])))
     };
     let in_proj_bias = options.bias.then(|| zeros("in_proj_bias", &[3 * embed_dim]));
     let bias_kv = || ["bias_k", "bias_v"].map(|name| zeros(name, &[1, 1, embed_dim]));
@@ -121,9 +119,7 @@ pub fn multihead_attention<'a>(
             weights.iter().for_each(|weight| xavier_uniform_(weight, 1.0));
         }
     }
-    if let Some(bias) = &out_proj.bs {
-        constant_(bias, 0.0);
-    }
+    out_proj.bs.iter().for_each(|bias| constant_(bias, 0.0));
     bias_kv.iter().flatten().for_each(|bias| xavier_normal_(bias, 1.0));
     MultiheadAttention { in_proj, in_proj_bias, bias_kv, out_proj, embed_dim, num_heads, options }
 }

@@ -137,8 +137,15 @@ impl BatchNorm {
         };
         let ws = affine("weight", 1.0);
         let bs = affine("bias", 0.0);
-        let running_stats =
-            options.track_running_stats.then(|| RunningStats::new(path, num_features));
+        let running_stats = options.track_running_stats.then(|| RunningStats {
+            mean: path.zeros_no_train("running_mean", &[num_features]),
+            var: path.ones_no_train("running_var", &[num_features]),
+            num_batches_tracked: path.add(
+                "num_batches_tracked",
+                Tensor::zeros([0i64; 0], (Kind::Int64, path.device())),
+                false,
+            ),
+        });
         BatchNorm { ws, bs, running_stats, options, inputs }
     }
 
@@ -167,15 +174,6 @@ impl BatchNorm {
 }
 
 impl RunningStats {
-    fn new(path: &Path<'_>, num_features: i64) -> RunningStats {
-        let none = Tensor::zeros([0i64; 0], (Kind::Int64, path.device()));
-        RunningStats {
-            mean: path.zeros_no_train("running_mean", &[num_features]),
-            var: path.ones_no_train("running_var", &[num_features]),
-            num_batches_tracked: path.add("num_batches_tracked", none, false),
-        }
-    }
-
     /// Counts a batch, and returns what it weighs in the moving averages: `momentum`, or in
     /// [`update_bn`](super::update_bn()) the same as each before it.
     pub fn count_batch(&self, momentum: f64) -> f64 {

@@ -157,9 +157,7 @@ impl<M> Again<M> {
             if let Some((requires_grad, version_then)) = marks.next() {
                 changed |= version(input) != *version_then;
                 *input = input.detach().set_requires_grad(*requires_grad);
-                if *requires_grad {
-                    leaves.push(input.shallow_clone());
-                }
+                leaves.extend(requires_grad.then(|| input.shallow_clone()));
             }
         });
         if changed {
@@ -183,9 +181,7 @@ impl<M> Again<M> {
         }
         let (mut ends, mut known, mut gradients) = (Vec::new(), Vec::new(), gradients.into_iter());
         outputs?.visit(&mut |output| {
-            if let Some(gradient) = gradients.next().flatten()
-                && output.requires_grad()
-            {
+            if let Some(gradient) = gradients.next().flatten().filter(|_| output.requires_grad()) {
                 ends.push(GraphEnd::of(output));
                 known.push(gradient);
             }

@@ -91,9 +91,9 @@ mod tests {
     use super::*;
     use tch::{Device, Kind, Tensor, nn::Module, nn::VarStore};
 
-    fn table(padding_idx: Option<i64>) -> Embedding {
-        let options = EmbeddingOptions { padding_idx, ..Default::default() };
-        embedding(VarStore::new(Device::Cpu).root(), 4, 3, options)
+    fn table(num_embeddings: i64, padding_idx: i64, sparse: bool) -> Embedding {
+        let options = EmbeddingOptions { padding_idx: Some(padding_idx), sparse };
+        embedding(VarStore::new(Device::Cpu).root(), num_embeddings, 3, options)
     }
 
     /// The rows of a tensor that are filled with `value`.
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn the_paddings_vector_starts_as_zeros_and_gets_no_gradient() {
         for padding_idx in [2, -2] {
-            let table = table(Some(padding_idx));
+            let table = table(4, padding_idx, false);
             assert_eq!(rows_of(0.0, &table.ws), [2]);
             let gradient = gradient(&table);
             assert_eq!(rows_of(0.0, &gradient), [2]);
@@ -128,11 +128,7 @@ mod tests {
 
     #[test]
     fn a_sparse_gradient_is_the_dense_one_with_only_the_rows_looked_up() {
-        let table = |sparse| {
-            let options = EmbeddingOptions { padding_idx: Some(0), sparse };
-            embedding(VarStore::new(Device::Cpu).root(), 9, 3, options)
-        };
-        let (sparse, dense) = (gradient(&table(true)), gradient(&table(false)));
+        let [sparse, dense] = [true, false].map(|sparse| gradient(&table(9, 0, sparse)));
         assert!(sparse.is_sparse() && !dense.is_sparse());
         assert_eq!(sparse.to_dense(None, false), dense);
         // Of four words one is the padding.
@@ -142,12 +138,12 @@ mod tests {
     #[test]
     #[should_panic = "padding_idx is 4, but must be an index of the 4 embeddings"]
     fn padding_beyond_the_table_is_refused() {
-        table(Some(4));
+        table(4, 4, false);
     }
 
     #[test]
     #[should_panic = "padding_idx is -5, but must be an index of the 4 embeddings"]
     fn padding_before_the_table_is_refused() {
-        table(Some(-5));
+        table(4, -5, false);
     }
 }

@@ -80,9 +80,9 @@ impl Lstm {
         train: bool,
     ) -> (Tensor, (Tensor, Tensor)) {
         let Weights { flat, options, .. } = &self.0;
-        let sequences = self.0.sequences(xs);
+        let sequences = self.0.batched(xs, xs, self.0.batch_dim());
         let hx = match hx {
-            Some((h, c)) => [h, c].map(|state| self.0.state(xs, state)),
+            Some((h, c)) => [h, c].map(|state| self.0.batched(xs, state, 1)),
             None => [(); 2].map(|()| self.0.zeros(&sequences)),
         };
         let RnnOptions { num_layers, bias, batch_first, dropout, bidirectional } = *options;
@@ -100,8 +100,8 @@ impl Gru {
     /// Like tch's layers, if the input or the state does not fit.
     pub fn forward(&self, xs: &Tensor, hx: Option<&Tensor>, train: bool) -> (Tensor, Tensor) {
         let Weights { flat, options, .. } = &self.0;
-        let sequences = self.0.sequences(xs);
-        let h = hx.map_or_else(|| self.0.zeros(&sequences), |h| self.0.state(xs, h));
+        let sequences = self.0.batched(xs, xs, self.0.batch_dim());
+        let h = hx.map_or_else(|| self.0.zeros(&sequences), |h| self.0.batched(xs, h, 1));
         let RnnOptions { num_layers, bias, batch_first, dropout, bidirectional } = *options;
         let (outputs, h) =
             sequences.gru(&h, flat, bias, num_layers, dropout, train, bidirectional, batch_first);
@@ -189,14 +189,9 @@ impl Weights {
         if self.options.batch_first { 0 } else { 1 }
     }
 
-    /// The input with a batch dimension.
-    fn sequences(&self, xs: &Tensor) -> Tensor {
-        if xs.dim() == 2 { xs.unsqueeze(self.batch_dim()) } else { xs.shallow_clone() }
-    }
-
-    /// A caller's state for this input, with a batch dimension.
-    fn state(&self, xs: &Tensor, state: &Tensor) -> Tensor {
-        if xs.dim() == 2 { state.unsqueeze(1) } else { state.shallow_clone() }
+    /// The input, or a caller's state for it, with the batch dimension that the input may not have.
+    fn batched(&self, xs: &Tensor, tensor: &Tensor, batch_dim: i64) -> Tensor {
+        if xs.dim() == 2 { tensor.unsqueeze(batch_dim) } else { tensor.shallow_clone() }
     }
 
     fn zeros(&self, sequences: &Tensor) -> Tensor {

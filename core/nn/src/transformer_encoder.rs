@@ -78,10 +78,7 @@ impl TransformerEncoder {
         };
         let pass = |xs: Tensor, layer: &TransformerEncoderLayer| layer.forward(&xs, masks, train);
         let xs = self.layers.iter().fold(src.shallow_clone(), pass);
-        match &self.norm {
-            Some(norm) => norm.forward(&xs),
-            None => xs,
-        }
+        self.norm.iter().fold(xs, |xs, norm| norm.forward(&xs))
     }
 }
 

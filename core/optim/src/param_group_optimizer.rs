@@ -220,12 +220,10 @@ fn step_of_list<'a>(
     parameters: impl IntoIterator<Item = (&'a mut Parameter, Tensor)>,
     foreach: bool,
 ) -> Result<()> {
-    let (mut tensors, mut gradients, mut states) = (Vec::new(), Vec::new(), Vec::new());
-    for (Parameter { tensor, state, .. }, gradient) in parameters {
-        tensors.push(tensor.shallow_clone());
-        gradients.push(gradient);
-        states.push(state);
-    }
+    let parts = parameters.into_iter().map(|(Parameter { tensor, state, .. }, gradient)| {
+        (tensor.shallow_clone(), gradient, state)
+    });
+    let (tensors, gradients, states): (Vec<_>, Vec<_>, Vec<_>) = parts.collect();
     let mut gradients = TensorList::new(gradients, foreach);
     if rule.maximize() {
         gradients = gradients.neg()?;

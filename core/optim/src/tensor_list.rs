@@ -142,13 +142,12 @@ mod tests {
         for foreach in [false, true] {
             let mut list = TensorList::new(ones(2), foreach);
             let short = TensorList::new(ones(1), foreach);
-            let refused = [
+            for result in [
                 list.mul_(&short),
                 list.add_scaled(&short, 1.0).map(drop),
                 list.addcdiv_numbers_(&short, &short, &[1.0; 2]),
                 list.mul_numbers_(&[1.0]),
-            ];
-            for result in refused {
+            ] {
                 let error = result.unwrap_err().to_string();
                 assert_eq!(error, "a list is of 1, but must be of 2, like the list of tensors");
             }

@@ -16,12 +16,10 @@ namespace {
 // Lives as long as the graph that leads to it.
 struct HookState : torch::CustomClassHolder {
   HookState(c10d_gradient_hook call, void* context, c10d_drop drop, size_t inputs)
-      : call(call), context(context), drop(drop), inputs(inputs) {}
-  ~HookState() override { drop(context); }
+      : call(call), context(context, drop), inputs(inputs) {}
 
   c10d_gradient_hook call;
-  void* context;
-  c10d_drop drop;
+  std::unique_ptr<void, c10d_drop> context;
   size_t inputs;
 };
 
@@ -54,7 +52,7 @@ struct GradientHook : torch::autograd::Function<GradientHook> {
     }
     std::vector<c10d_tensor*> given(state->inputs);
     const bool keep_graph = torch::autograd::get_current_graph_task_keep_graph();
-    const auto status = state->call(state->context, borrowed.data(), keep_graph, given.data());
+    const auto status = state->call(state->context.get(), borrowed.data(), keep_graph, given.data());
     // One for the state, which is not a tensor, one for each leaf and one for each input.
     torch::autograd::variable_list results(1 + gradients.size());
     for (auto* pointer : given) {

@@ -15,14 +15,12 @@ namespace {
 
 // A callback that lives as long as the graph that leads to it.
 struct Hook : torch::CustomClassHolder {
-  Hook(c10d_backward_hook call, void* context, c10d_drop drop) : call(call), context(context), drop(drop) {}
-  ~Hook() override { drop(context); }
+  Hook(c10d_backward_hook call, void* context, c10d_drop drop) : call(call), context(context, drop) {}
 
-  void operator()() const { c10d_sys::raise(call(context)); }
+  void operator()() const { c10d_sys::raise(call(context.get())); }
 
   c10d_backward_hook call;
-  void* context;
-  c10d_drop drop;
+  std::unique_ptr<void, c10d_drop> context;
 };
 
 constexpr const char* kHook = "hook";

@@ -11,15 +11,9 @@ namespace {
 
 // An exchange that has been started, as it travels through the reducer.
 struct Pending : torch::CustomClassHolder {
-  explicit Pending(void (*drop)(void*)) : drop(drop) {}
-  ~Pending() override {
-    if (pointer != nullptr) {
-      drop(pointer);
-    }
-  }
+  Pending(void* exchange, c10d_drop drop) : exchange(exchange, drop) {}
 
-  void* pointer = nullptr;
-  void (*drop)(void*);
+  std::unique_ptr<void, c10d_drop> exchange;
 };
 
 } // namespace
@@ -30,9 +24,10 @@ c10::intrusive_ptr<c10::ivalue::Future> CommHook::runHook(c10d::GradBucket& buck
   at::NoGradGuard no_grad;
   ++running_;
   const auto done = c10::make_scope_exit([this] { --running_; });
-  auto pending = c10::make_intrusive<Pending>(functions_.drop_pending);
   c10d_grad_bucket borrowed{bucket};
-  raise(functions_.start(context_, &borrowed, &pending->pointer));
+  void* started = nullptr;
+  raise(functions_.start(context_, &borrowed, &started));
+  auto pending = c10::make_intrusive<Pending>(started, functions_.drop_pending);
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::CapsuleType::get());
   future->markCompleted(c10::IValue::make_capsule(std::move(pending)));
   return future;
@@ -44,7 +39,7 @@ at::Tensor CommHook::parseHookResult(const c10::IValue& result) {
   const auto done = c10::make_scope_exit([this] { --running_; });
   auto pending = c10::static_intrusive_pointer_cast<Pending>(result.toCapsule());
   c10d_tensor* given = nullptr;
-  raise(functions_.finish(std::exchange(pending->pointer, nullptr), &given));
+  raise(functions_.finish(pending->exchange.release(), &given));
   std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(given));
   // The reducer computes each gradient's offset from the start of the storage, but copies one that is sparse.
   const bool is_usable =

@@ -12,79 +12,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kMoment{1};
 
-// An operation that the exchange carries out: on the thread that waits for it if that waits at once,
-// otherwise on one of gloo's.
-class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
- public:
-  // Work that must be over before this begins.
-  using Prior = c10::weak_intrusive_ptr<AsyncWork>;
-
-  ExchangeWork(
-      std::shared_ptr<Exchange> exchange, const Operation& operation, const Exchange::Operands& operands,
-      std::chrono::milliseconds timeout, const char* title, std::vector<Prior> prior)
-      // Only the reducer reads a result, that of an all_reduce. Tensors of other operations would stay alive after
-      // `run`.
-      : AsyncWork(
-            nullptr, {operation.type == c10d::OpType::ALLREDUCE ? operands.inputs : Tensors{}}, operation.type, 0, timeout,
-            title, operands.inputs),
-        exchange_(std::move(exchange)),
-        ticket_(exchange_->enqueue()),
-        operation_(operation),
-        operands_(operands),
-        prior_(std::move(prior)) {}
-
-  // If nobody has waited for it: the other ranks still count on this one, and what follows on its turn.
-  ~ExchangeWork() override {
-    try {
-      if (is_left_to_wait_) {
-        run();
-      }
-    } catch (...) {
-      // The exchange keeps the failure.
-    }
-  }
-
-  const Exchange::Ticket& ticket() const { return ticket_; }
-
-  // Leaves it to `wait` to carry this out.
-  void leave_to_wait() { is_left_to_wait_ = true; }
-
-  void run() override {
-    for (const auto& each : prior_) {
-      if (auto work = each.lock()) {
-        try {
-          work->wait();
-        } catch (const std::exception&) {
-          // It is over. Whoever waits for it learns of this.
-        }
-      }
-    }
-    // Released before this counts as finished: whoever waits for it may free the tensors at once.
-    const auto operands = std::exchange(operands_, {});
-    exchange_->run(ticket_, operation_, operands, getTimeout());
-  }
-
-  bool wait(std::chrono::milliseconds timeout) override {
-    if (is_left_to_wait_.exchange(false)) {
-      execute(c10::intrusive_ptr<AsyncWork>::reclaim_copy(this));
-    }
-    return AsyncWork::wait(timeout);
-  }
-
-  const Tensors getInputTensors() override { return operands_.inputs; }
-  const Tensors getOutputTensors() override {
-    return operands_.outputs.empty() ? operands_.inputs : operands_.outputs;
-  }
-
- private:
-  const std::shared_ptr<Exchange> exchange_;
-  const Exchange::Ticket ticket_;
-  const Operation operation_;
-  Exchange::Operands operands_;
-  const std::vector<Prior> prior_;
-  std::atomic<bool> is_left_to_wait_{false};
-};
-
 Operation operation_of(
     c10d::OpType type, const at::Tensor& tensor, const c10d::ReduceOp& op = c10d::ReduceOp::SUM, int64_t root = 0) {
   return {type, tensor.scalar_type(), op, static_cast<int>(root), static_cast<uint64_t>(tensor.numel())};
@@ -140,7 +67,7 @@ int64_t Gloo::checked_rank(int64_t rank) const {
 WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLREDUCE, tensors.at(0), options.reduceOp);
   if (exchange_ != nullptr && is_dense(tensors, options.reduceOp)) {
-    return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
+    return start(operation, {tensors, {}}, options, "gloo:all_reduce");
   }
   return leave_to_gloo(operation, [&] { return ProcessGroupGloo::allreduce(tensors, options); });
 }
@@ -148,7 +75,7 @@ WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options)
 WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const auto operation = operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, checked_rank(options.rootRank));
   if (exchange_ != nullptr && is_dense(tensors)) {
-    return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:broadcast");
+    return start(operation, {tensors, {}}, options, "gloo:broadcast");
   }
   return leave_to_gloo(operation, [&] { return ProcessGroupGloo::broadcast(tensors, options); });
 }
@@ -158,19 +85,19 @@ WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
     return failable(ProcessGroupGloo::barrier(options));
   }
   // Like gloo's, it is over only when everything is that began before it.
-  std::vector<Prior> prior;
+  std::vector<ExchangeWork::Prior> prior;
   {
     const std::lock_guard<std::mutex> lock(workMutex_);
     prior.insert(prior.end(), workInProgress_.begin(), workInProgress_.end());
     prior.insert(prior.end(), workQueue_.begin(), workQueue_.end());
   }
-  return start({c10d::OpType::BARRIER}, {}, options.timeout, options.asyncOp, "gloo:barrier", std::move(prior));
+  return start({c10d::OpType::BARRIER}, {}, options, "gloo:barrier", std::move(prior));
 }
 
 WorkPtr Gloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const auto operation = operation_of(c10d::OpType::REDUCE, tensors.at(0), options.reduceOp, checked_rank(options.rootRank));
   if (exchange_ != nullptr && is_dense(tensors, options.reduceOp) && options.reduceOp != c10d::ReduceOp::AVG) {
-    return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:reduce");
+    return start(operation, {tensors, {}}, options, "gloo:reduce");
   }
   return leave_to_gloo(operation, [&] { return ProcessGroupGloo::reduce(tensors, options); });
 }
@@ -185,7 +112,7 @@ bool Gloo::has_one_per_rank(const std::vector<Tensors>& lists, const at::Tensor&
 WorkPtr Gloo::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLGATHER, inputs.at(0));
   if (exchange_ != nullptr && is_dense(inputs) && has_one_per_rank(outputs, inputs[0])) {
-    return start(operation, {{inputs[0].contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
+    return start(operation, {{inputs[0].contiguous()}, outputs[0]}, options, "gloo:all_gather");
   }
   return leave_to_gloo(operation, [&] { return ProcessGroupGloo::allgather(outputs, inputs, options); });
 }
@@ -199,7 +126,7 @@ WorkPtr Gloo::_reduce_scatter_base(
   };
   if (exchange_ != nullptr && has_values_for(options.reduceOp, input) && input.is_contiguous() && is_part()) {
     const auto operation = operation_of(c10d::OpType::_REDUCE_SCATTER_BASE, input, options.reduceOp);
-    return start(operation, {input.chunk(getSize()), {output}}, options.timeout, options.asyncOp, "gloo:reduce_scatter");
+    return start(operation, {input.chunk(getSize()), {output}}, options, "gloo:reduce_scatter");
   }
   return ProcessGroupGloo::_reduce_scatter_base(output, input, options);
 }
@@ -218,7 +145,7 @@ WorkPtr Gloo::allgather_parts(
     }
   }
   const auto operation = operation_of(c10d::OpType::ALLGATHER, inputs);
-  return start(operation, operands, options.timeout, options.asyncOp, "gloo:all_gather");
+  return start(operation, operands, options, "gloo:all_gather");
 }
 
 WorkPtr Gloo::reduce_scatter_parts(
@@ -235,7 +162,7 @@ WorkPtr Gloo::reduce_scatter_parts(
       output.is_cpu() && output.layout() == at::kStrided && output.scalar_type() == operation.dtype &&
           operation.count == static_cast<uint64_t>(output.numel() * getSize()),
       "the output is of another size, kind or device than the inputs' rows");
-  return start(operation, operands, options.timeout, options.asyncOp, "gloo:reduce_scatter");
+  return start(operation, operands, options, "gloo:reduce_scatter");
 }
 
 WorkPtr Gloo::add_rows(const at::Tensor& tensor, int virtual_ranks, const c10d::AllreduceOptions& options) {
@@ -250,7 +177,7 @@ WorkPtr Gloo::add_rows(const at::Tensor& tensor, int virtual_ranks, const c10d::
   operation.rows = static_cast<uint8_t>(tensor.size(0));
   operation.virtual_ranks = static_cast<uint16_t>(virtual_ranks);
   operation.count /= operation.rows;
-  return start(operation, {{tensor}, {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
+  return start(operation, {{tensor}, {}}, options, "gloo:all_reduce");
 }
 
 // The part of each rank.
@@ -270,8 +197,7 @@ WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d:
   const auto operation = operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, checked_rank(options.rootRank));
   const bool is_root = options.rootRank == getRank();
   if (exchange_ != nullptr && is_dense(inputs) && (is_root ? has_one_per_rank(outputs, inputs[0]) : outputs.empty())) {
-    const Exchange::Operands operands{{inputs[0].contiguous()}, is_root ? outputs[0] : Tensors{}};
-    return start(operation, operands, options.timeout, options.asyncOp, "gloo:gather");
+    return start(operation, {{inputs[0].contiguous()}, is_root ? outputs[0] : Tensors{}}, options, "gloo:gather");
   }
   return leave_to_gloo(operation, [&] { return ProcessGroupGloo::gather(outputs, inputs, options); });
 }
@@ -281,8 +207,7 @@ WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d
   operation.count *= getSize();
   const bool is_root = options.rootRank == getRank();
   if (exchange_ != nullptr && is_copyable(outputs) && (is_root ? has_one_per_rank(inputs, outputs[0]) : inputs.empty())) {
-    const Exchange::Operands operands{is_root ? contiguous(inputs[0]) : Tensors{}, outputs};
-    return start(operation, operands, options.timeout, options.asyncOp, "gloo:scatter");
+    return start(operation, {is_root ? contiguous(inputs[0]) : Tensors{}, outputs}, options, "gloo:scatter");
   }
   return leave_to_gloo(operation, [&] { return ProcessGroupGloo::scatter(outputs, inputs, options); });
 }
@@ -293,8 +218,7 @@ WorkPtr Gloo::alltoall_base(
   const auto operation = operation_of(c10d::OpType::ALLTOALL_BASE, input);
   const bool has_equal_parts = output_splits.empty() && input_splits.empty() && input.dim() > 0 && input.size(0) % getSize() == 0;
   if (exchange_ != nullptr && has_equal_parts && is_copyable({input}) && can_copy(input, output)) {
-    const Exchange::Operands operands{input.contiguous().chunk(getSize()), output.chunk(getSize())};
-    return start(operation, operands, options.timeout, options.asyncOp, "gloo:all_to_all");
+    return start(operation, {input.contiguous().chunk(getSize()), output.chunk(getSize())}, options, "gloo:all_to_all");
   }
   // The ranks' tensors may differ in size.
   return leave_to_gloo({operation.type, operation.dtype}, [&] {
@@ -307,7 +231,7 @@ WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOp
   operation.count *= getSize();
   const auto& like = inputs[0];
   if (exchange_ != nullptr && is_copyable({like}) && has_one_per_rank({inputs}, like) && has_one_per_rank({outputs}, like)) {
-    return start(operation, {contiguous(inputs), outputs}, options.timeout, options.asyncOp, "gloo:all_to_all");
+    return start(operation, {contiguous(inputs), outputs}, options, "gloo:all_to_all");
   }
   return leave_to_gloo({operation.type, operation.dtype}, [&] { return ProcessGroupGloo::alltoall(outputs, inputs, options); });
 }
@@ -417,14 +341,13 @@ std::vector<WorkPtr> Gloo::in_progress(int rank, std::chrono::milliseconds age) 
   return works;
 }
 
+template <typename CallOptions>
 WorkPtr Gloo::start(
-    const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
-    const char* title, std::vector<Prior> prior) {
-  if (timeout == c10d::kUnsetTimeout) {
-    timeout = getOptions()->timeout;
-  }
+    const Operation& operation, const Exchange::Operands& operands, const CallOptions& options, const char* title,
+    std::vector<ExchangeWork::Prior> prior) {
+  const auto timeout = options.timeout == c10d::kUnsetTimeout ? getOptions()->timeout : options.timeout;
   auto work = c10::make_intrusive<ExchangeWork>(exchange_, operation, operands, timeout, title, std::move(prior));
-  if (!async) {
+  if (!options.asyncOp) {
     work->leave_to_wait();
   } else if (exchange_->others_have_arrived(work->ticket())) {
     ExchangeWork::execute(work);

@@ -1,8 +1,8 @@
 // Gloo, with shared memory between the ranks of one host.
 #pragma once
 
+#include "exchange_work.hpp"
 #include "failable_work.hpp"
-#include "shared_memory/exchange.hpp"
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -63,7 +63,6 @@ class Gloo final : public c10d::ProcessGroupGloo {
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
  private:
-  using Prior = c10::weak_intrusive_ptr<AsyncWork>;
   using Clock = std::chrono::steady_clock;
 
   struct Tracked {
@@ -79,9 +78,10 @@ class Gloo final : public c10d::ProcessGroupGloo {
     }
   };
 
+  template <typename CallOptions>
   WorkPtr start(
-      const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
-      const char* title, std::vector<Prior> prior = {});
+      const Operation& operation, const Exchange::Operands& operands, const CallOptions& options, const char* title,
+      std::vector<ExchangeWork::Prior> prior = {});
   // Lets gloo carry an operation out, once the other ranks know that it does.
   template <typename F>
   WorkPtr leave_to_gloo(Operation operation, F carry_out) {

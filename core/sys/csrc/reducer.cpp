@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+using c10d_sys::guards_of;
 using c10d_sys::OwnedReducer;
 using c10d_sys::ReducerGuard;
 using c10d_sys::reducers_of;
@@ -104,10 +105,6 @@ c10d_status c10d_reducer_new(
   return guarded([&] {
     const size_t count = parameters.count;
     auto params = tensors(parameters);
-    std::unordered_map<size_t, std::string> param_names;
-    for (size_t i = 0; i < count; ++i) {
-      param_names[i] = names[i];
-    }
     std::vector<bool> sparse(expect_sparse, expect_sparse + count);
 
     constexpr size_t kLargest = std::numeric_limits<int64_t>::max();
@@ -133,12 +130,14 @@ c10d_status c10d_reducer_new(
     // Held until the reducer holds them.
     std::vector<c10d_sys::Accumulator> accumulators;
     std::unordered_set<const c10::TensorImpl*> known;
+    std::unordered_map<size_t, std::string> param_names;
     for (size_t i = 0; i < count; ++i) {
       TORCH_CHECK_VALUE(params[i].requires_grad(), names[i], " needs no gradient");
       TORCH_CHECK_VALUE(known.insert(params[i].unsafeGetTensorImpl()).second, names[i], " is a parameter twice");
       accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
       accumulators.back()->add_post_hook(
           std::make_unique<ReducerGuard>(state, i, params[i], names[i], expect_sparse[i]));
+      param_names[i] = names[i];
     }
     // The buckets are exchanged without a copy.
     const auto arena = handle->arena();
@@ -172,15 +171,7 @@ bool c10d_is_in_reducer(const c10d_tensor* parameter) {
     return false;
   }
   const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(tensor(parameter));
-  const auto is_in_use = [](const std::unique_ptr<torch::autograd::FunctionPostHook>& hook) {
-    const auto* guard = dynamic_cast<const ReducerGuard*>(hook.get());
-    return guard != nullptr && guard->state->in_use;
-  };
-  if (accumulator == nullptr) {
-    return false;
-  }
-  const auto& hooks = accumulator->post_hooks();
-  return std::any_of(hooks.begin(), hooks.end(), is_in_use);
+  return !guards_of(accumulator.get()).empty();
 }
 
 c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* handle) {
@@ -370,18 +361,15 @@ c10d_status c10d_parameter_set_data(c10d_tensor* pointer, const c10d_tensor* dat
     if (!before || before == torch::autograd::impl::try_get_grad_accumulator(parameter)) {
       return;
     }
-    for (const auto& hook : before->post_hooks()) {
-      const auto* guard = dynamic_cast<const ReducerGuard*>(hook.get());
-      if (guard != nullptr && guard->state->in_use) {
-        // One that is frozen has none, but may be trained again.
-        const bool requires_grad = parameter.requires_grad();
-        parameter.set_requires_grad(true);
-        auto after = torch::autograd::impl::grad_accumulator(parameter);
-        parameter.set_requires_grad(requires_grad);
-        after->add_post_hook(std::make_unique<ReducerGuard>(
-            guard->state, guard->index, parameter, guard->name, guard->expect_sparse, exchanges || !guard->state->casts));
-        guard->state->keep(guard->index, std::move(after));
-      }
+    for (const auto* guard : guards_of(before.get())) {
+      // One that is frozen has none, but may be trained again.
+      const bool requires_grad = parameter.requires_grad();
+      parameter.set_requires_grad(true);
+      auto after = torch::autograd::impl::grad_accumulator(parameter);
+      parameter.set_requires_grad(requires_grad);
+      after->add_post_hook(std::make_unique<ReducerGuard>(
+          guard->state, guard->index, parameter, guard->name, guard->expect_sparse, exchanges || !guard->state->casts));
+      guard->state->keep(guard->index, std::move(after));
     }
   });
 }

@@ -200,6 +200,20 @@ struct ReducerGuard : torch::autograd::FunctionPostHook {
   bool exchanges;
 };
 
+// The guards on an accumulator, if there is one, of reducers in use.
+inline std::vector<const ReducerGuard*> guards_of(const torch::autograd::Node* accumulator) {
+  std::vector<const ReducerGuard*> guards;
+  if (accumulator != nullptr) {
+    for (const auto& hook : accumulator->post_hooks()) {
+      const auto* guard = dynamic_cast<const ReducerGuard*>(hook.get());
+      if (guard != nullptr && guard->state->in_use) {
+        guards.push_back(guard);
+      }
+    }
+  }
+  return guards;
+}
+
 // A reducer, and the position among given parameters of each parameter that it knows, in the order given.
 struct Numbered {
   c10::intrusive_ptr<ReducerState> state;
@@ -212,14 +226,7 @@ inline std::vector<Numbered> reducers_of(const std::vector<at::Tensor>& paramete
   std::vector<Numbered> found;
   for (size_t position = 0; position < parameters.size(); ++position) {
     const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameters[position]);
-    if (!accumulator) {
-      continue;
-    }
-    for (const auto& hook : accumulator->post_hooks()) {
-      const auto* guard = dynamic_cast<const ReducerGuard*>(hook.get());
-      if (guard == nullptr || !guard->state->in_use) {
-        continue;
-      }
+    for (const auto* guard : guards_of(accumulator.get())) {
       guard->state->check_not_in_comm_hook();
       const auto has_this_state = [&](const Numbered& each) { return each.state == guard->state; };
       auto known = std::find_if(found.begin(), found.end(), has_this_state);

@@ -14,8 +14,7 @@ c10d_status c10d_randn(c10d_tensors tensors, uint64_t seed) {
   return guarded([&] {
     at::NoGradGuard no_grad;
     auto generator = at::detail::createCPUGenerator(seed);
-    for (size_t i = 0; i < tensors.count; ++i) {
-      auto& target = tensor(tensors.first[i]);
+    for (auto& target : c10d_sys::tensors(tensors)) {
       target.copy_(at::randn(
           target.sizes(), generator, at::TensorOptions().dtype(target.scalar_type()).device(at::kCPU)));
     }

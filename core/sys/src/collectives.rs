@@ -248,10 +248,8 @@ impl ProcessGroup {
 
 /// The outputs, which must be as many as the inputs.
 fn as_many<'a>(name: &str, outputs: &'a [Tensor], inputs: &[Tensor]) -> Result<&'a [Tensor]> {
-    match outputs.len() == inputs.len() {
-        true => Ok(outputs),
-        false => Err(Error::misuse(format!("{name} takes as many outputs as inputs"))),
-    }
+    let refusal = || Error::misuse(format!("{name} takes as many outputs as inputs"));
+    (outputs.len() == inputs.len()).then_some(outputs).ok_or_else(refusal)
 }
 
 #[cfg(test)]

@@ -15,10 +15,8 @@ pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
     }
     // SAFETY: the descriptor is new, and nothing else owns it.
     let listener = unsafe { TcpListener::from_raw_fd(duplicate) };
-    match getsockopt(&listener, AcceptConn)? {
-        true => Ok(listener),
-        false => Err(Error::other("the descriptor is a socket that does not listen")),
-    }
+    let refusal = || Error::other("the descriptor is a socket that does not listen");
+    getsockopt(&listener, AcceptConn)?.then_some(listener).ok_or_else(refusal)
 }
 
 #[cfg(test)]

@@ -183,6 +183,9 @@ fn exchanged(
 ) -> Tensor {
     let (own, ranks, len) = (rank.rank as i64, rank.ranks as i64, tensor.numel() as i64);
     let zeros = |len| copy(&Tensor::zeros([len], (tensor.kind(), Device::Cpu)));
+    // Any rank, and the same on all.
+    let root = len as usize % rank.ranks;
+    let at_root = |it: &Tensor| if rank.rank == root { it.chunk(ranks, 0) } else { Vec::new() };
     let part_of = |input: &Tensor| match (output, len / ranks) {
         (Output::Elsewhere, part) => zeros(part),
         (Output::InPlace, part) => input.narrow(0, own * part, part),
@@ -227,7 +230,7 @@ fn exchanged(
             output
         }
         Reduce => {
-            let (both, root) = (copy(tensor), len as usize % rank.ranks);
+            let both = copy(tensor);
             // Gloo's reduce has no average.
             let op = if op == ReduceOp::Avg { ReduceOp::Sum } else { op };
             group.reduce(&both, root, op, NOW).now().unwrap();
@@ -235,10 +238,9 @@ fn exchanged(
             if rank.rank == root { both } else { both.zeros_like() }
         }
         Scatter => {
-            let (input, root) = (copy(tensor), len as usize % rank.ranks);
-            let inputs = if rank.rank == root { input.chunk(ranks, 0) } else { Vec::new() };
+            let input = copy(tensor);
             let output = part_of(&input);
-            group.scatter(&output, &inputs, root, NOW).now().unwrap();
+            group.scatter(&output, &at_root(&input), root, NOW).now().unwrap();
             output
         }
         AllToAll => {
@@ -258,10 +260,7 @@ fn exchanged(
         }
         Gather => {
             let outputs = zeros(ranks * len);
-            // Any rank, and the same on all.
-            let root = len as usize % rank.ranks;
-            let own = if rank.rank == root { outputs.chunk(ranks, 0) } else { Vec::new() };
-            group.gather(&own, &copy(tensor), root, NOW).now().unwrap();
+            group.gather(&at_root(&outputs), &copy(tensor), root, NOW).now().unwrap();
             outputs
         }
         AllGather | AllGatherParts => {

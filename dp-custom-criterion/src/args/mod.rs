@@ -20,7 +20,7 @@ pub use train::TrainArgs;
 
 /// Trains codertimo's BERT on pairs of sentences, on one device or several.
 ///
-/// By default it makes 50 steps, which takes less than a minute on two cores.
+/// By default it makes 70 steps, which takes less than a minute on two cores.
 #[derive(Debug, Parser)]
 // As in argparse, the last of repeated flags counts.
 #[command(

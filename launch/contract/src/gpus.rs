@@ -23,10 +23,8 @@ fn gpus_in(root: &Path, visible: Option<&str>) -> usize {
 /// `nvidia0`, `nvidia1` …, but not `nvidiactl`.
 fn device_files(dev: &Path) -> usize {
     let Ok(entries) = dev.read_dir() else { return 0 };
-    let is_gpu = |name: &str| {
-        name.strip_prefix("nvidia")
-            .is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
-    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let is_gpu = |name: &str| name.strip_prefix("nvidia").is_some_and(is_number);
     entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_gpu)).count()
 }
 

@@ -63,22 +63,14 @@ impl Attempt<'_> {
 
     /// Ends those that wait for a place: nobody needs them any more.
     pub(super) fn end_replacements(&self) {
-        for (local_rank, rank) in (0..).zip(&self.ranks) {
-            if !self.seats.has_place(local_rank) {
-                rank.signal(Signal::SIGKILL);
-            }
-        }
+        let waiting =
+            (0..).zip(&self.ranks).filter(|(local_rank, _)| !self.seats.has_place(*local_rank));
+        waiting.for_each(|(_, rank)| rank.signal(Signal::SIGKILL));
     }
 
     /// Starts ranks in the place of those that have failed, and tells the others their new places.
-    pub(super) fn regroup(
-        &mut self,
-        placement: Placement,
-        master_port: u16,
-        claim: Claim,
-        is_loss: bool,
-        reason: Option<String>,
-    ) -> Result<()> {
+    pub(super) fn regroup(&mut self, next: Regroup) -> Result<()> {
+        let Regroup { placement, master_port, claim, is_loss, reason } = next;
         reason.iter().for_each(say);
         self.failed = false;
         let Placement { generation, restarts, .. } = placement;

@@ -52,9 +52,7 @@ pub(crate) fn open(args: &Args) -> Result<Meeting> {
             "{host} is {} on this host, where others cannot reach it: see /etc/hosts, or give an address",
             local[0]
         );
-        if args.fixed_node_rank().is_some() {
-            bail!(problem);
-        }
+        ensure!(args.fixed_node_rank().is_none(), problem);
         say(problem);
     }
     let nowhere = Err(Errno::EADDRNOTAVAIL);

@@ -29,10 +29,9 @@ fn the_local_rank_follows_the_arguments_if_the_flag_asks_for_it() {
     for running in [start(0, 1), start(1, 2)] {
         running.finish().expect_code(0);
     }
-    for (rank, local_rank) in [(0, 0), (1, 0), (2, 1)] {
-        let expected = format!("lr.py --lr 0.1 --local_rank={local_rank}");
-        assert_eq!(job.wait_for_note(&format!("arguments.{rank}")), expected);
-    }
+    let noted = [0, 1, 2].map(|rank| job.wait_for_note(&format!("arguments.{rank}")));
+    let local_ranks = [0, 0, 1];
+    assert_eq!(noted, local_ranks.map(|it| format!("lr.py --lr 0.1 --local_rank={it}")));
 }
 
 #[test]

@@ -25,9 +25,7 @@ fn a_signal_to_the_launcher_is_forwarded() {
         ended.expect_code(128 + signal as i32).expect_not_in_stderr("exited with code");
         ended.expect_stderr(&format!("launch: forwarding {signal} to the ranks\n"));
         wait_until_dead(&pids);
-        for rank in ["got.0", "got.1"] {
-            assert_eq!(job.note(rank).as_deref(), Some(name));
-        }
+        assert_eq!(["got.0", "got.1"].map(|rank| job.note(rank).unwrap()), [name; 2]);
     }
 }
 

@@ -17,7 +17,7 @@ use exhibit_kit::{comparison::Comparison, plot::PlotArgs, template};
 use minijinja::{context, value::Serde};
 use runs::METHODS;
 
-/// Train with every method, with equal workers and with a slow one, and compare the results.
+/// Train with every method but diloco, with equal workers and with a slow one, and compare the results.
 ///
 /// Every training runs in its own processes; no launcher is needed.
 #[derive(Debug, clap::Args)]

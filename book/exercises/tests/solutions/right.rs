@@ -37,10 +37,7 @@ pub fn learning_rate(base: f64, batch: usize, ranks: usize, step: usize, warmup:
 }
 
 pub fn resume(group: &ProcessGroup, training: &mut Training<'_>, path: &Path) -> Result<u64> {
-    match path.exists() {
-        true => Ok(training.load(path, group)?.progress),
-        false => Ok(0),
-    }
+    if path.exists() { Ok(training.load(path, group)?.progress) } else { Ok(0) }
 }
 
 pub fn ring(group: &ProcessGroup, tensor: &Tensor) -> Result<()> {

@@ -73,10 +73,9 @@ pub fn to_file<S: Source>(tensors: &[(String, S)], metadata: &Metadata, path: &P
 /// `{"epoch": 3, "state_dict": …}`. The tensors are on the CPU, wherever they were.
 pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
     let mut archive = Reader::new(bytes).map_err(damaged(path))?;
-    if archive.has("constants.pkl") {
-        let python = format!("torch.jit.load('{}', 'cpu').state_dict()", path.display());
-        return Err(Error::format(path, "a TorchScript module", conversion(&python)));
-    }
+    let python = format!("torch.jit.load('{}', 'cpu').state_dict()", path.display());
+    let is_script = archive.has("constants.pkl");
+    check_file(!is_script, path, "a TorchScript module", conversion(&python))?;
     check_file(archive.has("data.pkl"), path, "a zip archive without data.pkl", STATE_DICT)?;
     if archive.has("byteorder") && archive.read("byteorder").map_err(damaged(path))? != LITTLE {
         return Err(Error::format(path, "big-endian numbers", "little-endian ones"));
@@ -114,9 +113,8 @@ pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)>
 
 /// The entries of the one dict of tensors in the pickle, or of the pickle itself.
 fn state_dict<'a>(path: &Path, objects: &'a Objects) -> Result<Vec<(&'a str, &'a Object)>> {
-    let Some(root) = objects.entries(&objects.all[objects.root]) else {
-        return Err(Error::format(path, "no dict with names", STATE_DICT));
-    };
+    let refusal = || Error::format(path, "no dict with names", STATE_DICT);
+    let root = objects.entries(&objects.all[objects.root]).ok_or_else(refusal)?;
     let is_tensor = |(_, object): &(&str, &Object)| matches!(object, Object::Tensor { .. });
     let inner = root.iter().filter_map(|&(name, object)| Some((name, objects.entries(object)?)));
     let mut inner: Vec<_> =

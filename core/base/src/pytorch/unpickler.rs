@@ -78,10 +78,7 @@ impl<'a> Unpickler<'a> {
     fn object(&mut self, op: u8) -> Result<Object> {
         Ok(match op {
             op::NONE | op::NEWTRUE | op::NEWFALSE | op::EMPTY_LIST => Object::Other,
-            op::BINFLOAT => {
-                self.bytes(8)?;
-                Object::Other
-            }
+            op::BINFLOAT => self.bytes(8).map(|_| Object::Other)?,
             op::BININT1 => Object::Int(self.byte()?.into()),
             op::BININT2 => Object::Int(u16::from_le_bytes(self.array()?).into()),
             op::BININT => Object::Int(i32::from_le_bytes(self.array()?).into()),
@@ -107,10 +104,7 @@ impl<'a> Unpickler<'a> {
             op::TUPLE => Object::Tuple(self.pop_to_mark()?),
             op::EMPTY_DICT => Object::Dict(Vec::new()),
 
-            op::BINPERSID => {
-                let id = self.pop()?;
-                Object::Storage(self.storage(id)?)
-            }
+            op::BINPERSID => self.pop().and_then(|id| self.storage(id)).map(Object::Storage)?,
             op::REDUCE => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
                 self.call(function, arguments)?
@@ -210,15 +204,13 @@ impl<'a> Unpickler<'a> {
     }
 
     fn numbers(&self, tuple: &Object) -> Result<Vec<i64>> {
+        let refusal = || damaged("a size that is no number");
         let number = |&at: &usize| match self.objects[at] {
-            Object::Int(number) if number >= 0 => Some(number),
-            _ => None,
+            Object::Int(number) if number >= 0 => Ok(number),
+            _ => Err(refusal()),
         };
-        match tuple {
-            Object::Tuple(elements) => elements.iter().map(number).collect(),
-            _ => None,
-        }
-        .ok_or_else(|| damaged("a size that is no number"))
+        let Object::Tuple(elements) = tuple else { return Err(refusal()) };
+        elements.iter().map(number).collect()
     }
 }
 

@@ -125,14 +125,10 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
 
     fn batch(&self, indices: &[usize], epoch: u64) -> Result<(Tensor, Tensor)> {
         let made = map(indices.to_vec(), |index| self.image(index, epoch));
-        let (mut kept, mut images, mut labels) = (Vec::new(), Vec::new(), Vec::new());
-        for (&index, made) in indices.iter().zip(made) {
-            if let Some((image, label)) = made? {
-                kept.push(index);
-                images.push(image);
-                labels.push(label as i64);
-            }
-        }
+        let kept = indices.iter().zip(made).filter_map(|(&index, made)| {
+            Some(made.transpose()?.map(|(image, label)| (index, image, label as i64)))
+        });
+        let (kept, images, labels): (Vec<_>, Vec<_>, Vec<_>) = kept.collect::<Result<_>>()?;
         let found = format_args!("of damaged images only, {indices:?}");
         let expected = "one with at least one good image: repair or remove the files, or make \
                        larger batches";

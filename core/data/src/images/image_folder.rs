@@ -142,9 +142,7 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
         let found = "has the extension of an unsupported image format";
         let expected = "JPEG or PNG images only; convert it, or remove it";
         check_file(!OTHER_EXTENSIONS.contains(&extension.as_str()), &path, found, expected)?;
-        if EXTENSIONS.contains(&extension.as_str()) {
-            images.push(path);
-        }
+        images.extend(EXTENSIONS.contains(&extension.as_str()).then_some(path));
     }
     Ok(images)
 }

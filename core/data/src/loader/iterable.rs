@@ -60,21 +60,18 @@ fn in_turn<D: IterableDataset + 'static>(
     in_order: bool,
 ) -> impl Iterator<Item = Order<D::Batch>> + Send {
     iter::from_fn(move || {
-        loop {
-            if !in_order {
-                // As a slow stream's orders pile up, nothing would be ordered from the others.
-                let count = streams.len();
-                let idlest = (0..count).min_by_key(|&stream| streams[stream].queue.len())?;
-                streams.rotate_left(idlest);
-            }
-            let stream = streams.pop_front()?;
-            // If it ends before its turn, this order is skipped, so the other streams' batches keep their order.
-            if !stream.has_ended.load(Ordering::Relaxed) {
-                streams.push_back(Arc::clone(&stream));
-                let queue = Some(stream.queue.clone());
-                return Some(Order { make: Box::new(move || stream.next_batch()), queue });
-            }
+        streams.retain(|stream| !stream.has_ended.load(Ordering::Relaxed));
+        if !in_order {
+            // As a slow stream's orders pile up, nothing would be ordered from the others.
+            let count = streams.len();
+            let idlest = (0..count).min_by_key(|&stream| streams[stream].queue.len())?;
+            streams.rotate_left(idlest);
         }
+        let stream = streams.pop_front()?;
+        streams.push_back(Arc::clone(&stream));
+        let queue = Some(stream.queue.clone());
+        // If it ends before its turn, this order is skipped, so the other streams' batches keep their order.
+        Some(Order { make: Box::new(move || stream.next_batch()), queue })
     })
 }
 

@@ -1,7 +1,7 @@
 //! The forward pass, in PyTorch's operations and their order.
 
 use super::masks::Masks;
-use super::{AttentionOptions, InProjection, MultiheadAttention, MultiheadAttentionOptions};
+use super::{AttentionOptions, InProjection, MultiheadAttention};
 use c10d_sys::{amp::cuda_autocast_enabled, tensor::grad_enabled, tensor::identity};
 use tch::{Kind, Tensor, nn::Linear, nn::ModuleT};
 
@@ -84,15 +84,13 @@ impl MultiheadAttention {
     ) -> Option<[&Tensor; 2]> {
         let InProjection::Packed(weight) = &self.in_proj else { return None };
         let bias = self.in_proj_bias.as_ref()?;
-        let MultiheadAttentionOptions { batch_first, add_bias_kv, add_zero_attn, .. } =
-            self.options;
         let Linear { ws, bs } = &self.out_proj;
         let own = [Some(query), Some(weight), Some(bias), Some(ws), bs.as_ref()];
         let mut weights = own.iter().flatten().chain(others);
         let fast = !train
-            && batch_first
-            && !add_bias_kv
-            && !add_zero_attn
+            && self.options.batch_first
+            && !self.options.add_bias_kv
+            && !self.options.add_zero_attn
             && self.num_heads % 2 == 0
             && query.kind() == weight.kind()
             && !cuda_autocast_enabled()

@@ -87,11 +87,9 @@ impl<S: Schedule> LrScheduler<S> {
             return Err(Error::argument(what, group.lr, "a finite number"));
         }
         GroupRates::apply(groups, optimizer);
-        self.state = State {
-            last_epoch: epoch,
-            base_lrs: groups.iter().map(GroupRates::base_lr).collect(),
-            last_lr: groups.iter().map(|group| group.lr).collect(),
-        };
+        let base_lrs = groups.iter().map(GroupRates::base_lr).collect();
+        let last_lr = groups.iter().map(|group| group.lr).collect();
+        self.state = State { last_epoch: epoch, base_lrs, last_lr };
         Ok(())
     }
 }

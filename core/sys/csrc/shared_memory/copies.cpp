@@ -65,20 +65,19 @@ void Exchange::copy_staged(const Operation& operation, const Places& places) {
   const auto part = part_of(operation);
   // A staging buffer has a piece of each part, in whole cache lines.
   const size_t piece = kStaged / part.count / 64 * 64;
-  const auto bytes_of = [&](size_t i) { return std::min(piece, part.bytes - i * piece); };
-  const auto stage = [&](size_t i, char* to) {
+  const auto stage = [&](size_t begin, size_t bytes, char* to) {
     for (size_t k = 0; k < part.count && gives(operation, rank_); ++k) {
-      places.input.read(k * part.bytes + i * piece, bytes_of(i), to + k * piece);
+      places.input.read(k * part.bytes + begin, bytes, to + k * piece);
     }
   };
   copy_own(operation, places);
-  in_rounds((part.bytes + piece - 1) / piece, stage, [&](size_t i, uint32_t round) {
+  in_rounds(part.bytes, piece, stage, [&](size_t begin, size_t bytes, uint32_t round) {
     for (int offset = 1; offset < size_ && receives(operation, rank_); ++offset) {
       const auto& peer = peers_[(rank_ + offset) % size_];
       if (gives(operation, peer.rank)) {
         wait(peer, &Board::arrived, round + 1);
         places.outputs[peer.rank].write(
-            i * piece, staging(peer.rank, round) + part.number * piece, bytes_of(i), part.is_uncached);
+            begin, staging(peer.rank, round) + part.number * piece, bytes, part.is_uncached);
       }
     }
   });

@@ -161,26 +161,27 @@ class Exchange {
     finish(round);
   }
 
-  // Carries out further rounds of an operation. `stage(i, buffer)` writes this rank's values of round i,
-  // and `take(i, round)` reads those of the others. Each round is staged before the one before it is read.
+  // Carries out further rounds of an operation, each of up to `most` of `all` its values. `stage(begin, count, buffer)`
+  // writes this rank's from number `begin` on, and `take(begin, count, round)` reads those of the others. Each round is
+  // staged before the one before it is read.
   template <typename Stage, typename Take>
-  void in_rounds(size_t count, Stage stage, Take take) {
+  void in_rounds(size_t all, size_t most, Stage stage, Take take) {
     const auto first = round_;
-    round_ += static_cast<uint32_t>(count);
-    const auto publish = [&](size_t i) {
-      const auto round = first + static_cast<uint32_t>(i);
-      wait_for_staging(round);
-      stage(i, staging(rank_, round));
-      own().arrived.publish(round + 1);
+    round_ += static_cast<uint32_t>((all + most - 1) / most);
+    const auto count_from = [&](size_t begin) { return std::min(most, all - begin); };
+    const auto round_of = [&](size_t begin) { return first + static_cast<uint32_t>(begin / most); };
+    const auto publish = [&](size_t begin) {
+      wait_for_staging(round_of(begin));
+      stage(begin, count_from(begin), staging(rank_, round_of(begin)));
+      own().arrived.publish(round_of(begin) + 1);
     };
     publish(0);
-    for (size_t i = 0; i < count; ++i) {
-      if (i + 1 < count) {
-        publish(i + 1);
+    for (size_t begin = 0; begin < all; begin += most) {
+      if (begin + most < all) {
+        publish(begin + most);
       }
-      const auto round = first + static_cast<uint32_t>(i);
-      take(i, round);
-      finish(round);
+      take(begin, count_from(begin), round_of(begin));
+      finish(round_of(begin));
     }
   }
 

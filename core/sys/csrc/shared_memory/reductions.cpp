@@ -101,20 +101,17 @@ void Exchange::all_reduce_staged(const Operation& operation, const Places& place
   char* data = places.input.only();
   const size_t size = fold.element_size;
   const size_t per_round = kStaged / size;
-  const size_t rounds = (operation.count + per_round - 1) / per_round;
-  const auto count_of = [&](size_t i) { return std::min(per_round, operation.count - i * per_round); };
   // Everything except this rank's own slice.
-  const auto stage = [&](size_t i, char* to) {
-    const auto [begin, end] = slice(count_of(i), size, rank_, size_);
-    const char* from = data + i * per_round * size;
+  const auto stage = [&](size_t first, size_t count, char* to) {
+    const auto [begin, end] = slice(count, size, rank_, size_);
+    const char* from = data + first * size;
     std::memcpy(to, from, begin * size);
-    std::memcpy(to + end * size, from + end * size, (count_of(i) - end) * size);
+    std::memcpy(to + end * size, from + end * size, (count - end) * size);
   };
-  in_rounds(rounds, stage, [&](size_t i, uint32_t round) {
-    const size_t first = i * per_round;
+  in_rounds(operation.count, per_round, stage, [&](size_t first, size_t count, uint32_t round) {
     char* mine = staging(rank_, round);
     wait_for_all(&Board::arrived, round + 1);
-    const auto [begin, end] = slice(count_of(i), size, rank_, size_);
+    const auto [begin, end] = slice(count, size, rank_, size_);
     reduce(
         operation, fold, size_, first + begin, first + end,
         [&](int rank, size_t k) { return rank == rank_ ? data + k * size : staging(rank, round) + (k - first) * size; },
@@ -128,7 +125,7 @@ void Exchange::all_reduce_staged(const Operation& operation, const Places& place
     for (int offset = 1; offset < size_ && receives(operation, rank_); ++offset) {
       const auto& peer = peers_[(rank_ + offset) % size_];
       wait(peer, &Board::reduced, round + 1);
-      const auto [from, to] = slice(count_of(i), size, peer.rank, size_);
+      const auto [from, to] = slice(count, size, peer.rank, size_);
       std::memcpy(data + (first + from) * size, staging(peer.rank, round) + from * size, (to - from) * size);
     }
   });
@@ -139,21 +136,17 @@ void Exchange::add_rows_staged(const Operation& operation, const Places& places)
   const auto fold = fold_of(operation.dtype, operation.op);
   const size_t size = fold.element_size;
   const size_t per_round = kStaged / operation.rows / size;
-  const auto count_of = [&](size_t i) { return std::min(per_round, operation.count - i * per_round); };
-  const auto stage = [&](size_t i, char* to) {
+  const auto stage = [&](size_t begin, size_t count, char* to) {
     for (int row = 0; row < operation.rows; ++row) {
-      const size_t begin = row * operation.count + i * per_round;
-      places.input.read(begin * size, count_of(i) * size, to + row * per_round * size);
+      places.input.read((row * operation.count + begin) * size, count * size, to + row * per_round * size);
     }
   };
-  in_rounds((operation.count + per_round - 1) / per_round, stage, [&](size_t i, uint32_t round) {
+  in_rounds(operation.count, per_round, stage, [&](size_t begin, size_t count, uint32_t round) {
     wait_for_all(&Board::arrived, round + 1);
     add_rows(
-        fold, {operation.virtual_ranks, size_}, 0, count_of(i),
+        fold, {operation.virtual_ranks, size_}, 0, count,
         [&](int rank, int row, size_t k) { return staging(rank, round) + (row * per_round + k) * size; },
-        [&](size_t k, const char* values, size_t bytes) {
-          places.input.write((i * per_round + k) * size, values, bytes);
-        });
+        [&](size_t k, const char* values, size_t bytes) { places.input.write((begin + k) * size, values, bytes); });
   });
 }
 
@@ -195,20 +188,17 @@ void Exchange::reduce_scatter_staged(const Operation& operation, const Places& p
   const char* whole = places.input.only();
   // A staging buffer has a piece for each rank, in whole cache lines.
   const size_t piece = kStaged / size_ / 64 * 64 / size;
-  const size_t rounds = (part + piece - 1) / piece;
-  const auto count_of = [&](size_t i) { return std::min(piece, part - i * piece); };
-  const auto stage = [&](size_t i, char* to) {
+  const auto stage = [&](size_t begin, size_t count, char* to) {
     for (int rank = 0; rank < size_; ++rank) {
       if (rank != rank_ || whole == nullptr) {
-        places.input.read((rank * part + i * piece) * size, count_of(i) * size, to + rank * piece * size);
+        places.input.read((rank * part + begin) * size, count * size, to + rank * piece * size);
       }
     }
   };
-  in_rounds(rounds, stage, [&](size_t i, uint32_t round) {
-    const size_t begin = i * piece;
+  in_rounds(part, piece, stage, [&](size_t begin, size_t count, uint32_t round) {
     const size_t first = rank_ * part + begin;
     wait_for_all(&Board::arrived, round + 1);
-    reduce_part(operation, fold, places, begin, begin + count_of(i), [&](int rank, size_t k) {
+    reduce_part(operation, fold, places, begin, begin + count, [&](int rank, size_t k) {
       const bool is_staged = rank != rank_ || whole == nullptr;
       return is_staged ? staging(rank, round) + (rank_ * piece + k - first) * size : whole + k * size;
     });

@@ -217,9 +217,7 @@ fn tensors_are_taken_as_they_lie_in_memory(rank: Rank) {
                 let as_input = || Tensor::zeros_like(&whole);
                 let otherwise = || Tensor::zeros([200, 200], (kind, Device::Cpu));
                 let gathered = [as_input(), otherwise(), otherwise(), as_input()];
-                for outputs in gathered.chunks(2) {
-                    group.all_gather(outputs, &whole, NOW).now().unwrap();
-                }
+                gathered.chunks(2).for_each(|it| group.all_gather(it, &whole, NOW).now().unwrap());
                 let part = Tensor::zeros([200, 100], (kind, Device::Cpu)).tr();
                 group.reduce_scatter_tensor(&part, &whole, ReduceOp::Sum, NOW).now().unwrap();
                 let all = gathered.iter().chain([&part]);

@@ -95,8 +95,6 @@ fn settings_that_no_run_could_work_with_are_refused() {
     let linear =
         |start_factor, end_factor| LinearLr { start_factor, end_factor, ..Default::default() };
     let cosine = |eta_min| CosineAnnealingLr { t_max: 1, eta_min };
-    let gamma = |gamma| MultiStepLr { milestones: vec![], gamma };
-    let polynomial = PolynomialLr { total_iters: 0, power: 1.0 };
     let restarts = CosineAnnealingWarmRestarts::new(5);
     let one_cycle = |pct_start| OneCycleLr { pct_start, ..OneCycleLr::new(0.1, 10) };
     let cyclic = || CyclicLr::new(0.1, 0.2);
@@ -119,7 +117,7 @@ fn settings_that_no_run_could_work_with_are_refused() {
     for (refused, what, expected) in [
         (refused(StepLr::new(0)), "step_size is 0", epoch),
         (refused(CosineAnnealingLr::new(0)), "t_max is 0", epoch),
-        (refused(polynomial), "total_iters is 0", epoch),
+        (refused(PolynomialLr { total_iters: 0, power: 1.0 }), "total_iters is 0", epoch),
         (refused(OneCycleLr::new(0.1, 0)), "total_steps is 0", epoch),
         (refused(CosineAnnealingWarmRestarts { t_0: 0, ..restarts }), "t_0 is 0", epoch),
         (refused(CosineAnnealingWarmRestarts { t_mult: 0, ..restarts }), "t_mult is 0", epoch),
@@ -131,7 +129,7 @@ fn settings_that_no_run_could_work_with_are_refused() {
         (refused(linear(1.0, 2.0)), "end_factor is 2", fraction),
         (refused(one_cycle(1.5)), "pct_start is 1.5", fraction),
         (refused(one_cycle(-0.5)), "pct_start is -0.5", fraction),
-        (refused(gamma(f64::NAN)), "gamma is NaN", number),
+        (refused(MultiStepLr { milestones: vec![], gamma: f64::NAN }), "gamma is NaN", number),
         (refused(ExponentialLr { gamma: -0.9 }), "gamma is -0.9", number),
         (refused(LambdaLr::new(|_| f64::NAN)), "lr_lambda(0) is NaN", number),
         (refused(lambda), "the length of lr_lambda is 1", one_each),

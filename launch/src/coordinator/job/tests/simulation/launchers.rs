@@ -1,7 +1,7 @@
 //! What the launchers of the simulated nodes do: as `attempt`, with the real seats, but with simulated processes.
 
 use super::*;
-use crate::attempt::seats::Seats;
+use crate::{attempt::seats::Seats, protocol::Regroup};
 
 pub(super) struct Node {
     pub(super) seats: Seats,
@@ -18,16 +18,13 @@ impl Simulation {
         match message {
             _ if self.lost.contains(&id) => {}
             ToAgent::Start { placement, waits, .. } => self.start(id, placement, waits),
-            ToAgent::Regroup { placement, claim, is_loss, .. } => {
-                self.regroup(id, placement, claim, is_loss);
-            }
+            ToAgent::Regroup(next) => self.regroup(id, next),
             ToAgent::Leave => {
                 let Some(node) = self.nodes.get_mut(&id).filter(|node| node.runs) else { return };
                 node.is_settled = true;
                 self.end_replacements(id);
-                for pid in self.nodes[&id].pids.clone() {
-                    self.after(1, move |it| it.may_leave(pid));
-                }
+                let pids = self.nodes[&id].pids.clone();
+                pids.into_iter().for_each(|pid| self.after(1, move |it| it.may_leave(pid)));
             }
             ToAgent::Done => {
                 (self.is_over, self.has_succeeded) = (true, true);
@@ -65,8 +62,7 @@ impl Simulation {
     fn spawn(&mut self, node: NodeId, local_rank: u16) -> Pid {
         let pid = self.processes.len();
         self.processes.push(Process::new(node, local_rank));
-        let set_up = self.random.random_range(100..600);
-        self.after(set_up, move |it| it.takes_part(pid));
+        self.within(100..600, move |it| it.takes_part(pid));
         pid
     }
 
@@ -147,7 +143,8 @@ impl Simulation {
         }
     }
 
-    fn regroup(&mut self, id: NodeId, placement: Placement, claim: Claim, is_loss: bool) {
+    fn regroup(&mut self, id: NodeId, next: Regroup) {
+        let Regroup { placement, claim, is_loss, .. } = next;
         let goes_on = |node: &&mut Node| node.runs && !node.is_settled;
         let Some(node) = self.nodes.get_mut(&id).filter(goes_on) else { return };
         node.failed = false;
