@@ -53,6 +53,9 @@
 
 #![deny(missing_docs)]
 
+#[macro_use]
+mod debug_parts;
+
 pub mod amp;
 pub mod checkpoint;
 pub mod data_parallel;

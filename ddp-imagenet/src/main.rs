@@ -34,10 +34,9 @@ use std::borrow::Borrow;
 use tch::nn::{ModuleT, SequentialT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
 use tch_parallel::amp::autocast;
-use tch_parallel::checkpoint::{self, AsTraining};
 use tch_parallel::data::{DataLoader, Dataset, ImageSource, ShardSampler};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup, init_process_group};
-use tch_parallel::{memory::keep_freed_memory, nn::channels_last_weights};
+use tch_parallel::{checkpoint, memory::keep_freed_memory, nn::channels_last_weights};
 use train_state::{TrainState, resume, save};
 
 fn main() {
@@ -89,7 +88,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     }
 
     let mut state = TrainState::new(args, vs, Some(&group))?;
-    let (progress, meters, mut best) = resume(&mut state.as_training(), args, &group)?;
+    let (progress, meters, mut best) = resume(&mut state, args, &group)?;
 
     let precision = args.recipe.amp.map(Precision::kind);
     let mut run = args.report.start(&group, args.recipe.lr, progress)?.with_meters(meters);
@@ -136,7 +135,7 @@ fn train(args: &TrainArgs) -> Result<()> {
                 say(train_line(epoch, run.pass().position(), run.pass().meters()));
             }
             if is_last && run.is_mid_epoch() && args.saves(accumulated) {
-                save(&mut state.as_training(), &own, &mut run, best, &group)?;
+                save(&mut state, &own, &mut run, best, &group)?;
             }
             // ANCHOR_END: numbers
         }
@@ -152,7 +151,7 @@ fn train(args: &TrainArgs) -> Result<()> {
         if is_best {
             checkpoint::save(args.model_best(), &state.vs, &group)?;
         }
-        save(&mut state.as_training(), &own, &mut run, best, &group)?;
+        save(&mut state, &own, &mut run, best, &group)?;
     }
     tell_skipped([train_loader.dataset(), val_loader.dataset()], rank);
     run.end()

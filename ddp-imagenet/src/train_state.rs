@@ -58,7 +58,7 @@ impl AsTraining for TrainState {
 
 /// Writes everything, and the random generators of all ranks. A collective.
 pub fn save(
-    training: &mut Training<'_>,
+    state: &mut TrainState,
     path: &Path,
     run: &mut Run<'_, 3>,
     best_accuracy: f64,
@@ -66,15 +66,15 @@ pub fn save(
 ) -> Result<()> {
     // A loss that is not finite ends the training before it is saved.
     run.wait()?;
-    let meters = group.all_gather_object(run.pass().meters())?;
-    Ok(training.save(path, &Saved { progress: run.progress(), best_accuracy, meters }, group)?)
+    let (progress, meters) = (run.progress(), group.all_gather_object(run.pass().meters())?);
+    Ok(state.as_training().save(path, &Saved { progress, best_accuracy, meters }, group)?)
 }
 
 /// Continues where the flags say, with any number of ranks and any batch size. Returns how far the
 /// training has come, what it has measured of its epoch, and the best accuracy so far. Refuses what
 /// [`save`] did not write for the same kind of training. A collective.
 pub fn resume(
-    training: &mut Training<'_>,
+    state: &mut TrainState,
     args: &TrainArgs,
     group: &ProcessGroup,
 ) -> Result<(Progress, Meters<3>, f64)> {
@@ -85,7 +85,7 @@ pub fn resume(
         return Ok((progress, Meters::default(), 0.0));
     };
     say(group, format!("=> loading checkpoint '{}'", path.display()));
-    let Resumed { progress: saved, generators } = training.load(path, group)?;
+    let Resumed { progress: saved, generators } = state.as_training().load(path, group)?;
     let Saved { progress, best_accuracy, meters } = saved;
     // With another number of ranks, the epoch's averages start anew, unless all ranks have the same: virtual ranks do.
     let are_alike = meters.windows(2).all(|pair| pair[0].numbers == pair[1].numbers);

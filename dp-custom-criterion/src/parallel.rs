@@ -218,12 +218,10 @@ mod tests {
         for (rows, devices) in [(8, 2), (7, 3), (7, 4)] {
             let problem = Problem::new(rows);
             let (loss, expected) = problem.reference();
-            let methods =
-                ["-m data-parallel", "-m output-device", "-m custom-criterion --weighted"]
-                    .map(|method| format!("{method} --devices {devices}xcpu"));
-            for method in
-                methods.into_iter().chain(["ddp", "apex", "fsdp"].map(|it| format!("-m {it}")))
-            {
+            let methods = ["data-parallel", "output-device", "custom-criterion --weighted"];
+            let methods = methods.map(|method| format!("-m {method} --devices {devices}xcpu"));
+            let of_ranks = ["ddp", "apex", "fsdp"].map(|method| format!("-m {method}"));
+            for method in methods.into_iter().chain(of_ranks) {
                 let (found_loss, found) = problem.train(&method);
                 // Sums in another order, of f32.
                 assert!((found_loss / loss - 1.0).abs() < 1e-6, "{method}: {found_loss} {loss}");

@@ -93,9 +93,7 @@ pub fn run(processes: Vec<Process>, timeout: u64, mut on_line: impl FnMut(&str))
             }
         }
         running = still;
-        if let Some(process) = running.first_mut()
-            && Instant::now() >= deadline
-        {
+        if let Some(process) = running.first_mut().filter(|_| Instant::now() >= deadline) {
             let (said, name) = (process.last_lines()?, &process.name);
             bail!("{name} took more than {timeout} s; --timeout allows more; {said}");
         }

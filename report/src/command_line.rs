@@ -85,9 +85,7 @@ fn translate(
         if name == LOCAL_RANK {
             let value = value.or_else(|| words.next()).unwrap_or_default();
             let value = value.to_string_lossy();
-            if let Some(own) = local_rank()
-                && value.parse() != Ok(own)
-            {
+            if let Some(own) = local_rank().filter(|own| value.parse() != Ok(*own)) {
                 let expected = format!(
                     "{own}, which is this process's local rank: leave it out, or set LOCAL_RANK \
                      and torchrun's other variables"

@@ -25,10 +25,7 @@ const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID
 ///     Ok(())
 /// }
 /// ```
-pub fn exit<E>(main: impl FnOnce() -> Result<(), E>) -> !
-where
-    E: Into<Box<dyn Error + Send + Sync>>,
-{
+pub fn exit<E: Into<Box<dyn Error + Send + Sync>>>(main: impl FnOnce() -> Result<(), E>) -> ! {
     let Err(error) = record(main) else { tch_parallel::exit(0) };
     let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
     eprintln!("{}", report(&*error, rank.as_deref()));

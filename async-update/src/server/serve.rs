@@ -217,11 +217,7 @@ impl Server {
     }
 
     /// Locks the shard as soon as it has an answer for a worker that asks for batches.
-    fn wait_for_turn(
-        &self,
-        worker: usize,
-        link: &Link,
-    ) -> tch_parallel::Result<MutexGuard<'_, Shard>> {
+    fn wait_for_turn(&self, worker: usize, link: &Link) -> Result<MutexGuard<'_, Shard>, Error> {
         let must_wait = |shard: &mut Shard| !shard.ask(worker);
         loop {
             let waited = self.changed.wait_timeout_while(self.shard(), self.timeout / 4, must_wait);

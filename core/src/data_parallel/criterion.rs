@@ -7,7 +7,7 @@ use super::trace::Step;
 use crate::{Error, Result, Tensors, check};
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use c10d_sys::autograd::{self, GraphEnd};
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::tensors::list;
 
@@ -124,9 +124,7 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
         let jobs = parts.into_iter().zip(targets).collect();
         let means =
             shared.workers.parallel_apply("criterion", jobs, |device, (output, target)| {
-                let span = trace.begin(Step::Loss, device);
-                let means = (self.losses)(&output, &target);
-                span.end();
+                let means = trace.span(Step::Loss, device, || (self.losses)(&output, &target));
                 means.iter().try_for_each(Mean::check).map(|()| means)
             })?;
         let shares = shares(&means)?;
@@ -211,10 +209,8 @@ fn sum(means: &[Vec<Mean>], shares: &[Vec<f64>], shared: &SharedParts) -> Result
     let first = shared.devices.first();
     let _on = first.guard()?;
     let mut total: Option<Tensor> = None;
-    for (Mean { value, .. }, share) in means.iter().flatten().zip(shares.iter().flatten()) {
-        if *share == 0.0 {
-            continue;
-        }
+    let parts = means.iter().flatten().zip(shares.iter().flatten());
+    for (Mean { value, .. }, share) in parts.filter(|(_, share)| **share != 0.0) {
         let mut part = first.copy_of(&value.f_detach_copy()?)?;
         mul_number_(&mut part, *share)?;
         total = Some(match total {
@@ -226,14 +222,6 @@ fn sum(means: &[Vec<Mean>], shares: &[Vec<f64>], shared: &SharedParts) -> Result
     Ok(total.unwrap_or_else(|| Tensor::from(f32::NAN)))
 }
 
-impl<O, T> fmt::Debug for DataParallelCriterion<O, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DataParallelCriterion").finish_non_exhaustive()
-    }
-}
+debug_parts!(DataParallelCriterion<O, T>, self);
 
-impl fmt::Debug for ParallelLoss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ParallelLoss").field("value", &self.value).finish_non_exhaustive()
-    }
-}
+debug_parts!(ParallelLoss, self, value: self.value);

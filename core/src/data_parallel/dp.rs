@@ -6,7 +6,6 @@ use super::replicas::{ModuleGuard, Replicas, SplitInput, SplitOutputs};
 use super::trace::{Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use c10d_sys::autograd::{backward_from, check_accumulates, hook_gradients};
-use std::fmt;
 use tch::nn::{ModuleT, Path, VarStore};
 use tch::{Tensor, no_grad};
 use tch_parallel_base::tensors::{fill, list};
@@ -212,12 +211,9 @@ impl<M: ModuleT> ModuleT for DataParallel<M> {
     }
 }
 
-impl<M> fmt::Debug for DataParallel<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DataParallel")
-            .field("module", &std::any::type_name::<M>())
-            .field("devices", &self.replicas.shared.devices)
-            .field("output_device", &self.output_device)
-            .finish_non_exhaustive()
-    }
-}
+debug_parts!(
+    DataParallel<M>, self,
+    module: std::any::type_name::<M>(),
+    devices: self.replicas.shared.devices,
+    output_device: self.output_device
+);

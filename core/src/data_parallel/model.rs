@@ -3,7 +3,6 @@
 use super::replicas::{ModuleGuard, Replicas, SplitOutputs};
 use super::trace::Trace;
 use crate::{Devices, Result, Tensors};
-use std::fmt;
 use tch::Tensor;
 use tch::nn::{ModuleT, Path, VarStore};
 
@@ -64,11 +63,8 @@ impl<M: ModuleT> DataParallelModel<M> {
     }
 }
 
-impl<M> fmt::Debug for DataParallelModel<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DataParallelModel")
-            .field("module", &std::any::type_name::<M>())
-            .field("devices", &self.replicas.shared.devices)
-            .finish_non_exhaustive()
-    }
-}
+debug_parts!(
+    DataParallelModel<M>, self,
+    module: std::any::type_name::<M>(),
+    devices: self.replicas.shared.devices
+);

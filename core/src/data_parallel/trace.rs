@@ -149,26 +149,18 @@ impl Trace {
     }
 
     pub(super) fn begin(&self, step: Step, device: LogicalDevice) -> Span {
-        Span(self.recording.as_ref().map(|recording| OpenSpan {
-            recording: recording.clone(),
-            begin: gpu(device).and_then(|index| mark(index).ok()),
-            event: Event {
-                step,
-                device,
-                shapes: Vec::new(),
-                bytes_copied: 0,
-                start: recording.began.elapsed(),
-                duration: Duration::ZERO,
-            },
+        Span(self.recording.as_ref().map(|recording| {
+            let begin = gpu(device).and_then(|index| mark(index).ok());
+            let start = recording.began.elapsed();
+            let (shapes, bytes_copied, duration) = Default::default();
+            let event = Event { step, device, shapes, bytes_copied, start, duration };
+            OpenSpan { recording: recording.clone(), event, begin }
         }))
     }
 }
 
 pub(super) fn gpu(device: LogicalDevice) -> Option<usize> {
-    match device {
-        LogicalDevice::Cuda(index) => Some(index),
-        LogicalDevice::Cpu(_) => None,
-    }
+    if let LogicalDevice::Cuda(index) = device { Some(index) } else { None }
 }
 
 /// An event that has begun. It is recorded when it ends, but not if an error interrupts it.

@@ -11,7 +11,7 @@ use std::{any::type_name, cell::RefCell, fmt::Display};
 use tch::Tensor;
 use tch_parallel_base::options;
 
-const OPERATION: &str = "join";
+pub(crate) const OPERATION: &str = "join";
 
 /// The kind of join that a group is in: none, one that ends early, or one in which ranks without inputs follow.
 const NONE: u8 = 0;
@@ -235,21 +235,16 @@ struct Context {
 
 impl Context {
     fn begin(joinables: &[&mut dyn Joinable], options: JoinOptions) -> Result<Arc<Context>> {
-        let first = joinables.first();
-        let first = first
-            .ok_or_else(|| Error::argument("the list to join", "empty", "one or more joinables"))?;
+        let none = || Error::argument("the list to join", "empty", "one or more joinables");
+        let first = joinables.first().ok_or_else(none)?;
         let group = first.join_process_group().clone();
         let is_outside = group.inner.in_join.load(Ordering::Relaxed) == NONE;
         check(is_outside, OPERATION, "called within a join", "called outside")?;
         let kind = if options.throw_on_early_termination { ENDS_EARLY } else { SHADOWS };
         group.inner.in_join.store(kind, Ordering::Relaxed);
-        let context = Arc::new(Context {
-            group,
-            options,
-            joinables: joinables.len(),
-            next: AtomicUsize::new(0),
-            terminated: AtomicBool::new(false),
-        });
+        let (next, terminated) = Default::default();
+        let context = Context { group, options, joinables: joinables.len(), next, terminated };
+        let context = Arc::new(context);
         for (place, joinable) in joinables.iter().enumerate() {
             let what = format!("joinable {place} of join");
             let is_same = Arc::ptr_eq(&joinable.join_process_group().inner, &context.group.inner);
@@ -313,7 +308,7 @@ impl ProcessGroup {
 
 /// Tells the ranks without inputs that this one still has some, or whether its backward pass will exchange gradients.
 pub(crate) fn announce(group: &ProcessGroup, value: bool) -> Result<Work> {
-    let work = group.engine().all_reduce(&flag(group, value), ReduceOp::Sum, group.later().call());
+    let work = group.engine().all_reduce(&flag(group, value), ReduceOp::Sum, group.call());
     work.map_err(|error| group.failed(OPERATION, &error))
 }
 

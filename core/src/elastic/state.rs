@@ -76,16 +76,14 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
             self.bucket_order = Some(order);
         }
         self.remember()?;
-        match &self.changes {
-            Some((news, generation)) if news.is_later_than(*generation) => Err(Error::Rendezvous {
-                rank: self.rank,
-                world_size: self.world_size,
-                operation: "go on with the same ranks".into(),
-                message: "another one has come; elastic::run takes it in when it gets this error"
-                    .into(),
-            }),
-            _ => Ok(()),
+        let is_over = |(news, generation): &(Arc<News>, u64)| news.is_later_than(*generation);
+        if !self.changes.as_ref().is_some_and(is_over) {
+            return Ok(());
         }
+        let (rank, world_size) = (self.rank, self.world_size);
+        let operation = "go on with the same ranks".into();
+        let message = "another one has come; elastic::run takes it in when it gets this error";
+        Err(Error::Rendezvous { rank, world_size, operation, message: message.into() })
     }
 
     /// Whether any rank has committed a step. If so, a new rank must not, for example, resume from a checkpoint.
@@ -152,7 +150,7 @@ mod tests {
     use crate::optim::{Adam, AdamOptions};
     use crate::{amp::GradScalerOptions, checkpoint::Training};
     use ::tests::errors::expect_error;
-    use std::{thread, time::Duration};
+    use std::{collections::BTreeMap, thread, time::Duration};
     use tch::nn::{self, Init, ModuleT, VarStore};
     use tch::{Device, Kind};
 
@@ -185,13 +183,10 @@ mod tests {
         state.commit().unwrap();
     }
 
-    fn texts(state: &State<Training<'_>, u64>) -> Vec<(String, String)> {
+    fn texts(state: &State<Training<'_>, u64>) -> BTreeMap<String, String> {
         let optimizer = state.training.optimizer.state_dict().unwrap().tensors;
-        let mut all: Vec<_> = state.training.vs.variables().into_iter().chain(optimizer).collect();
-        all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let text =
-            |(name, tensor): (String, Tensor)| (name, format!("{:?}", tensor.flatten(0, -1)));
-        all.into_iter().map(text).collect()
+        let all = state.training.vs.variables().into_iter().chain(optimizer);
+        all.map(|(name, tensor)| (name, format!("{:?}", tensor.flatten(0, -1)))).collect()
     }
 
     #[test]

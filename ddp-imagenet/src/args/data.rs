@@ -99,13 +99,11 @@ impl DataArgs {
 
     fn image_size(&self) -> Result<usize> {
         let expected = format!("left out: images of this data set have {CIFAR_SIZE} pixels");
-        match (self.source(), self.image_size) {
-            (Source::Imagefolder | Source::Synthetic, size) => {
-                Ok(size.unwrap_or(IMAGENET_SIZE).into())
-            }
-            (_, None) => Ok(CIFAR_SIZE),
+        Ok(match (self.source(), self.image_size) {
+            (Source::Imagefolder | Source::Synthetic, size) => size.unwrap_or(IMAGENET_SIZE).into(),
+            (_, None) => CIFAR_SIZE,
             (_, Some(size)) => bail!(Error::argument("--image-size", size, expected)),
-        }
+        })
     }
 
     /// The images of training and validation, before any transform.
@@ -160,13 +158,11 @@ impl Source {
     // ANCHOR: augmented
     /// The transforms of a validation.
     fn as_is(self, size: usize) -> Vec<Box<dyn Transform>> {
-        match self {
-            // main.py's 256 for 224.
-            Source::Imagefolder => {
-                vec![Box::new(Resize::new(size * 8 / 7)), Box::new(CenterCrop::new(size))]
-            }
-            Source::Cifar10 | Source::Mnist | Source::FashionMnist | Source::Synthetic => vec![],
+        if self != Source::Imagefolder {
+            return vec![];
         }
+        // main.py's 256 for 224.
+        vec![Box::new(Resize::new(size * 8 / 7)), Box::new(CenterCrop::new(size))]
     }
 
     /// The transforms of a training, which change an image differently in every epoch.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tch::nn::{ModuleT, VarStore};
 use tch_parallel::amp::autocast;
-use tch_parallel::checkpoint::{self, AsTraining, check_destination};
+use tch_parallel::checkpoint::{self, check_destination};
 use tch_parallel::data::{DataLoader, Dataset, ImageSource, ShardSampler};
 use tch_parallel::distributed::DistributedDataParallel;
 use tch_parallel::elastic::{self, State};
@@ -60,8 +60,7 @@ pub fn train(args: &TrainArgs) -> Result<()> {
             if group.rank() == 0 {
                 check_destination(&own)?;
             }
-            let (progress, meters, best_accuracy) =
-                resume(&mut state.training.as_training(), args, group)?;
+            let (progress, meters, best_accuracy) = resume(&mut state.training, args, group)?;
             // A rank may have been lost before the first step.
             largest = largest.max(share.batch_size / shard.parts() * shard.num_replicas());
             largest = group.all_gather_object(&largest)?.into_iter().fold(largest, usize::max);
@@ -96,7 +95,7 @@ pub fn train(args: &TrainArgs) -> Result<()> {
                 if is_best && step == 0 {
                     checkpoint::save(args.model_best(), &state.training.vs, group)?;
                 }
-                save(&mut state.training.as_training(), &own, &mut run, best_accuracy, group)?;
+                save(&mut state.training, &own, &mut run, best_accuracy, group)?;
             }
             if epoch >= args.recipe.epochs {
                 break;
@@ -130,8 +129,7 @@ pub fn train(args: &TrainArgs) -> Result<()> {
                 state.commit()?;
                 let done = run.progress().step;
                 if args.saves(done - 1..done) {
-                    let training = &mut state.training.as_training();
-                    save(training, &own, &mut run, best_accuracy, group)?;
+                    save(&mut state.training, &own, &mut run, best_accuracy, group)?;
                 }
             }
 

@@ -1,7 +1,7 @@
 //! Networks by name, as `-a` of PyTorch's ImageNet example accepts them.
 
-use super::pyramidnet::{IMAGE_SIZE, PyramidNetOptions, pyramidnet};
-use super::resnet::{RESNETS, ResNetOptions, resnet};
+use super::pyramidnet::{IMAGE_SIZE, PyramidNetOptions};
+use super::resnet::{RESNETS, ResNetOptions};
 use anyhow::{Context, Result, ensure};
 use std::{fmt, str::FromStr};
 use tch::nn::{Path, SequentialT};
@@ -28,8 +28,8 @@ impl Arch {
     /// images `[N, 3, H, W]` to logits `[N, num_classes]`.
     pub fn build(&self, path: &Path<'_>, num_classes: i64, norm_layer: &NormLayer) -> SequentialT {
         match *self {
-            Arch::ResNet(options) => resnet(path, options, num_classes, norm_layer),
-            Arch::PyramidNet(options) => pyramidnet(path, options, num_classes, norm_layer),
+            Arch::ResNet(options) => options.build(path, num_classes, norm_layer),
+            Arch::PyramidNet(options) => options.build(path, num_classes, norm_layer),
         }
     }
 
@@ -48,11 +48,9 @@ impl FromStr for Arch {
 
     fn from_str(name: &str) -> Result<Self> {
         let resnets = RESNETS.map(Arch::ResNet);
-        if let Some(resnet) = resnets.iter().find(|resnet| resnet.to_string() == name) {
-            return Ok(*resnet);
-        }
-        let options = name.strip_prefix(PYRAMIDNET).and_then(pyramidnet_options);
-        options.map(Arch::PyramidNet).with_context(|| {
+        let resnet = resnets.into_iter().find(|resnet| resnet.to_string() == name);
+        let options = || name.strip_prefix(PYRAMIDNET).and_then(pyramidnet_options);
+        resnet.or_else(|| options().map(Arch::PyramidNet)).with_context(|| {
             let resnets = resnets.map(|resnet| resnet.to_string()).join(", ");
             format!(
                 "no network is called {name:?}; expected {resnets}, {PYRAMIDNET}, {PYRAMIDNET}110_a270 \

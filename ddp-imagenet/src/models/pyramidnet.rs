@@ -56,44 +56,40 @@ impl PyramidNetOptions {
             .take(blocks)
             .map(|width| width.round_ties_even() as i64)
     }
-}
 
-/// PyramidNet, as dnddnjs/pytorch-multigpu builds it: maps images `[N, 3, 32, 32]` to logits `[N, num_classes]`.
-///
-/// The variables have that repository's names and order, and the same seed gives its weights. Han et
-/// al., "Deep Pyramidal Residual Networks" (2017).
-///
-/// # Panics
-/// In the last layer, for images of another size.
-pub fn pyramidnet(
-    path: &Path<'_>,
-    options: PyramidNetOptions,
-    num_classes: i64,
-    norm_layer: &NormLayer,
-) -> SequentialT {
-    let stem = ConvNorm::new(path / "conv1", path / "bn1", 3, (STEM_CHANNELS, 3, 1), norm_layer);
-    let mut channels = STEM_CHANNELS;
-    let mut blocks = Vec::new();
-    for (index, width) in options.widths().enumerate() {
-        let (stage, index) = (index / options.blocks_per_stage, index % options.blocks_per_stage);
-        let path = path / format!("layer{}", stage + 1) / index;
-        let stride = if stage > 0 && index == 0 { 2 } else { 1 };
-        let shape = BlockShape { channels, width, stride, bottleneck: options.bottleneck };
-        blocks.push(Block::new(&path, shape, norm_layer));
-        channels = shape.out_channels();
-    }
-    let bn_out = norm_layer.build(path / "bn_out", channels);
-    let fc_out = linear(path / "fc_out", channels, num_classes, LinearOptions::default());
-    init_convs(once(&stem).chain(blocks.iter().flat_map(|block| &block.residual.0)));
+    /// PyramidNet, as dnddnjs/pytorch-multigpu builds it: maps images `[N, 3, 32, 32]` to logits `[N, num_classes]`.
+    ///
+    /// The variables have that repository's names and order, and the same seed gives its weights. Han et
+    /// al., "Deep Pyramidal Residual Networks" (2017).
+    ///
+    /// # Panics
+    /// In the last layer, for images of another size.
+    pub fn build(self, path: &Path<'_>, num_classes: i64, norm_layer: &NormLayer) -> SequentialT {
+        let stem =
+            ConvNorm::new(path / "conv1", path / "bn1", 3, (STEM_CHANNELS, 3, 1), norm_layer);
+        let mut channels = STEM_CHANNELS;
+        let mut blocks = Vec::new();
+        for (index, width) in self.widths().enumerate() {
+            let (stage, index) = (index / self.blocks_per_stage, index % self.blocks_per_stage);
+            let path = path / format!("layer{}", stage + 1) / index;
+            let stride = if stage > 0 && index == 0 { 2 } else { 1 };
+            let shape = BlockShape { channels, width, stride, bottleneck: self.bottleneck };
+            blocks.push(Block::new(&path, shape, norm_layer));
+            channels = shape.out_channels();
+        }
+        let bn_out = norm_layer.build(path / "bn_out", channels);
+        let fc_out = linear(path / "fc_out", channels, num_classes, LinearOptions::default());
+        init_convs(once(&stem).chain(blocks.iter().flat_map(|block| &block.residual.0)));
 
-    let mut net = seq_t().add_fn_t(move |x, train| stem.forward_t(x, train));
-    for block in blocks {
-        net = net.add_fn_t(move |x, train| block.forward_t(x, train));
+        let mut net = seq_t().add_fn_t(move |x, train| stem.forward_t(x, train));
+        for block in blocks {
+            net = net.add_fn_t(move |x, train| block.forward_t(x, train));
+        }
+        net.add_fn_t(move |x, train| bn_out.forward_t(x, train).relu_())
+            .add_fn(|x| x.avg_pool2d([IMAGE_SIZE / 4; 2], [1, 1], [0, 0], false, true, None))
+            .add_fn(Tensor::flat_view)
+            .add(fc_out)
     }
-    net.add_fn_t(move |x, train| bn_out.forward_t(x, train).relu_())
-        .add_fn(|x| x.avg_pool2d([IMAGE_SIZE / 4; 2], [1, 1], [0, 0], false, true, None))
-        .add_fn(Tensor::flat_view)
-        .add(fc_out)
 }
 
 /// Adds what its convolutions make of its input to the input itself, which is padded with channels of zeros.
@@ -138,15 +134,10 @@ mod tests {
     use exhibit_kit::weights::parameters;
     use tch::{Device, nn::VarStore};
 
-    fn build(options: PyramidNetOptions) -> (VarStore, SequentialT) {
-        let vs = VarStore::new(Device::Cpu);
-        let model = pyramidnet(&vs.root(), options, 10, &NormLayer::BatchNorm);
-        (vs, model)
-    }
-
     #[test]
     fn the_tutorials_network_has_the_numbers_of_its_companion_repository() {
-        let (vs, _) = build(PyramidNetOptions::TUTORIAL);
+        let vs = VarStore::new(Device::Cpu);
+        let _ = PyramidNetOptions::TUTORIAL.build(&vs.root(), 10, &NormLayer::BatchNorm);
         assert_eq!((parameters(&vs), vs.trainable_variables().len()), (24_253_410, 415));
         let variables = vs.variables();
         let count = |end| variables.keys().filter(|name| name.ends_with(end)).count();

@@ -32,45 +32,41 @@ impl ResNetOptions {
     pub fn depth(self) -> usize {
         2 + convs_per_block(self.bottleneck) * self.layers.iter().sum::<usize>()
     }
-}
 
-/// `torchvision.models.ResNet(block, layers, num_classes, norm_layer=norm_layer)`: maps images
-/// `[N, 3, H, W]` to logits `[N, num_classes]`. H and W are 224 in the paper.
-///
-/// The same seed gives torchvision's weights, and the variables have the names and the order of its
-/// `state_dict`, so that either side reads what the other saves. He et al., "Deep Residual Learning
-/// for Image Recognition" (2015), with the stride of a bottleneck in its middle convolution.
-pub fn resnet(
-    path: &Path<'_>,
-    options: ResNetOptions,
-    num_classes: i64,
-    norm_layer: &NormLayer,
-) -> SequentialT {
-    let stem = ConvNorm::new(path / "conv1", path / "bn1", 3, (PLANES, 7, 2), norm_layer);
-    let mut channels = PLANES;
-    let mut blocks = Vec::new();
-    for (stage, count) in options.layers.into_iter().enumerate() {
-        let path = path / format!("layer{}", stage + 1);
-        for index in 0..count {
-            let stride = if stage > 0 && index == 0 { 2 } else { 1 };
-            let (width, bottleneck) = (PLANES << stage, options.bottleneck);
-            let shape = BlockShape { channels, width, stride, bottleneck };
-            blocks.push(Block::new(&(&path / index), shape, norm_layer));
-            channels = shape.out_channels();
+    /// `torchvision.models.ResNet(block, layers, num_classes, norm_layer=norm_layer)`: maps images
+    /// `[N, 3, H, W]` to logits `[N, num_classes]`. H and W are 224 in the paper.
+    ///
+    /// The same seed gives torchvision's weights, and the variables have the names and the order of its
+    /// `state_dict`, so that either side reads what the other saves. He et al., "Deep Residual Learning
+    /// for Image Recognition" (2015), with the stride of a bottleneck in its middle convolution.
+    pub fn build(self, path: &Path<'_>, num_classes: i64, norm_layer: &NormLayer) -> SequentialT {
+        let stem = ConvNorm::new(path / "conv1", path / "bn1", 3, (PLANES, 7, 2), norm_layer);
+        let mut channels = PLANES;
+        let mut blocks = Vec::new();
+        for (stage, count) in self.layers.into_iter().enumerate() {
+            let path = path / format!("layer{}", stage + 1);
+            for index in 0..count {
+                let stride = if stage > 0 && index == 0 { 2 } else { 1 };
+                let (width, bottleneck) = (PLANES << stage, self.bottleneck);
+                let shape = BlockShape { channels, width, stride, bottleneck };
+                blocks.push(Block::new(&(&path / index), shape, norm_layer));
+                channels = shape.out_channels();
+            }
         }
-    }
-    let fc = linear(path / "fc", channels, num_classes, LinearOptions::default());
-    // In the order of torchvision's `modules()`.
-    let convs = blocks.iter().flat_map(|block| block.residual.0.iter().chain(&block.downsample));
-    init_convs(once(&stem).chain(convs));
+        let fc = linear(path / "fc", channels, num_classes, LinearOptions::default());
+        // In the order of torchvision's `modules()`.
+        let convs =
+            blocks.iter().flat_map(|block| block.residual.0.iter().chain(&block.downsample));
+        init_convs(once(&stem).chain(convs));
 
-    let mut net = seq_t()
-        .add_fn_t(move |x, train| stem.forward_t(x, train).relu_())
-        .add_fn(|x| x.max_pool2d([3, 3], [2, 2], [1, 1], [1, 1], false));
-    for block in blocks {
-        net = net.add_fn_t(move |x, train| block.forward_t(x, train));
+        let mut net = seq_t()
+            .add_fn_t(move |x, train| stem.forward_t(x, train).relu_())
+            .add_fn(|x| x.max_pool2d([3, 3], [2, 2], [1, 1], [1, 1], false));
+        for block in blocks {
+            net = net.add_fn_t(move |x, train| block.forward_t(x, train));
+        }
+        net.add_fn(|x| x.adaptive_avg_pool2d([1, 1]).flatten(1, -1)).add(fc)
     }
-    net.add_fn(|x| x.adaptive_avg_pool2d([1, 1]).flatten(1, -1)).add(fc)
 }
 
 /// Adds what its convolutions make of its input to the input itself.
@@ -114,7 +110,7 @@ mod tests {
         assert_eq!(RESNETS.map(ResNetOptions::depth), [18, 34, 50, 101, 152]);
         let counts = RESNETS.map(|options| {
             let vs = VarStore::new(Device::Cpu);
-            let _ = resnet(&vs.root(), options, 1000, &NormLayer::BatchNorm);
+            let _ = options.build(&vs.root(), 1000, &NormLayer::BatchNorm);
             parameters(&vs)
         });
         assert_eq!(counts, [11_689_512, 21_797_672, 25_557_032, 44_549_160, 60_192_808]);

@@ -43,11 +43,10 @@ pub fn run(args: &Args) -> Result<()> {
     // With more threads a single replica would use all cores.
     tch::set_num_threads(1);
     tch::manual_seed(0);
+    let cores = available_parallelism().map_or(1, usize::from);
+    let Args { batch, steps, .. } = args;
     println!(
-        "{} cores, a batch of {}, a thread for each replica, the median of {} steps\n",
-        available_parallelism().map_or(1, usize::from),
-        args.batch,
-        args.steps
+        "{cores} cores, a batch of {batch}, a thread for each replica, the median of {steps} steps\n"
     );
     let rows = time(args)?;
     print!("{}", table(&rows)?);

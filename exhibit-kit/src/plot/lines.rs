@@ -111,16 +111,13 @@ impl Lines {
         }
     }
 
-    fn draw_over<R>(
+    fn draw_over<R: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>>(
         &self,
         area: &Area<'_>,
         name: Option<&str>,
         [x, y]: [R; 2],
         strokes: &mut dyn Iterator<Item = Stroke<'_>>,
-    ) -> Drawn
-    where
-        R: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
-    {
+    ) -> Drawn {
         area.draw_text(name.unwrap_or(&self.y), &label(HPos::Left), (0, px(12)))?;
         let (wide, high) = area.dim_in_pixel();
         let mut chart = ChartBuilder::on(area);

@@ -15,14 +15,11 @@ pub type Point = (f64, f64);
 pub fn line(points: &[Point]) -> Link {
     let row = |&(bytes, seconds): &Point| [1.0 / seconds, bytes / seconds, 1.0];
     let rows: Vec<_> = points.iter().map(row).collect();
-    let [latency, per_byte] = least_squares(&rows);
     // The sum of squares is convex: where its least lies beyond an edge, the edge has the next one.
-    if latency < 0.0 {
-        Link { latency: 0.0, per_byte: least_squares_of(1, &rows) }
-    } else if per_byte < 0.0 {
-        Link { latency: least_squares_of(0, &rows), per_byte: 0.0 }
-    } else {
-        Link { latency, per_byte }
+    match least_squares(&rows) {
+        [below, _] if below < 0.0 => Link { latency: 0.0, per_byte: least_squares_of(1, &rows) },
+        [_, below] if below < 0.0 => Link { latency: least_squares_of(0, &rows), per_byte: 0.0 },
+        [latency, per_byte] => Link { latency, per_byte },
     }
 }
 

@@ -19,14 +19,8 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
     let ping_pong = || {
         let begun = Instant::now();
         match group.rank() {
-            0 => {
-                link.send(&tensor, 1)?;
-                link.recv(&mut tensor, 1)?;
-            }
-            1 => {
-                link.recv(&mut tensor, 0)?;
-                link.send(&tensor, 0)?;
-            }
+            0 => link.send(&tensor, 1).and_then(|()| link.recv(&mut tensor, 1))?,
+            1 => link.recv(&mut tensor, 0).and_then(|()| link.send(&tensor, 0))?,
             _ => {}
         }
         Ok(begun.elapsed().as_secs_f64())

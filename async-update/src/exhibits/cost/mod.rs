@@ -21,7 +21,7 @@ use model::Link;
 use report::{parse_size, thousands};
 use serde::Serialize;
 use std::num::NonZeroUsize;
-use tch_parallel::distributed::init_process_group;
+use tch_parallel::{Error, distributed::init_process_group};
 
 /// Measure what a message costs, and predict what an update costs with up to 10,000 ranks.
 #[derive(Debug, clap::Args)]
@@ -45,10 +45,8 @@ const PLOT: &str = "cost.svg";
 
 pub fn run(args: &Args) -> Result<()> {
     let bytes = args.bytes.unwrap_or(PARAMETERS * size_of::<f32>());
-    ensure!(
-        bytes.is_multiple_of(size_of::<f32>()),
-        "--bytes is {bytes}, but must be a multiple of 4, the size of a parameter"
-    );
+    let expected = "a multiple of 4, the size of a parameter";
+    ensure!(bytes.is_multiple_of(size_of::<f32>()), Error::argument("--bytes", bytes, expected));
     args.plot.check(&[PLOT])?;
     let group = init_process_group(args.meeting.process_group())?;
     let connection = link::Link::between_ranks(group.clone())?;

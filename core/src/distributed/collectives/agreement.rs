@@ -1,12 +1,9 @@
 //! How all ranks reach the same verdict where the engine informs only some of them.
 
 use crate::distributed::fault::vote::{described, reach_verdict, stay_until_all_know, wait_for};
-use crate::distributed::fault::{blame::Blame, members::Member};
+use crate::distributed::fault::{blame::Reason, members::Member};
 use crate::{Error, Result, distributed::group::ProcessGroup};
 use std::{sync::atomic::Ordering, time::Instant};
-
-/// Why a wait has ended, and which rank is at fault if that is known.
-type Reason = (String, Option<Blame>);
 
 impl ProcessGroup {
     /// Tells every rank if one objects to going on. A collective of the ranks of this library.
@@ -35,8 +32,8 @@ impl ProcessGroup {
         };
         match verdict {
             Ok(None) => Ok(()),
-            Ok(Some(message)) => Err(self.given_up(operation, message, None)),
-            Err((message, blame)) => Err(self.given_up(operation, message, blame)),
+            Ok(Some(message)) => Err(self.given_up(operation, (message, None))),
+            Err(reason) => Err(self.given_up(operation, reason)),
         }
     }
 
@@ -92,6 +89,6 @@ impl ProcessGroup {
         };
         compare()
             .map_err(|error: c10d_sys::Error| self.failed(operation, &error))?
-            .map_err(|(message, blame)| self.given_up(operation, message, blame))
+            .map_err(|reason| self.given_up(operation, reason))
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn check_length(what: &str, found: usize, world_size: usize) -> Resul
 }
 
 /// What is exchanged for a tensor that is only read: contiguous real numbers. The same memory, if it holds them.
-pub(crate) fn input(tensor: &Tensor) -> Result<Tensor> {
+pub(crate) fn plain(tensor: &Tensor) -> Result<Tensor> {
     if is_plain(tensor) {
         return Ok(tensor.shallow_clone());
     }
@@ -88,10 +88,15 @@ pub(crate) fn input(tensor: &Tensor) -> Result<Tensor> {
 }
 
 pub(crate) fn inputs(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
-    tensors.iter().map(input).collect()
+    tensors.iter().map(plain).collect()
 }
 
-/// The opposite of [`input`], for a new tensor that has been received in place of one like `like`.
+/// Other handles to the same tensors.
+pub(crate) fn handles(tensors: &[Tensor]) -> Vec<Tensor> {
+    tensors.iter().map(Tensor::shallow_clone).collect()
+}
+
+/// The opposite of [`plain`], for a new tensor that has been received in place of one like `like`.
 pub(crate) fn received(tensor: Tensor, like: Kind) -> Result<Tensor> {
     let is_complex = matches!(like, Kind::ComplexHalf | Kind::ComplexFloat | Kind::ComplexDouble);
     Ok(if is_complex { tensor.f_view_as_complex()? } else { tensor })
@@ -107,7 +112,7 @@ pub(crate) struct Output {
 
 impl Output {
     pub fn new(tensor: &Tensor) -> Result<Output> {
-        let exchanged = input(tensor)?;
+        let exchanged = plain(tensor)?;
         let size = tensor.size();
         let found = format_args!("a view of {size:?} whose elements share memory");
         let expected = "one that can be written to: exchange `tensor.contiguous()`";

@@ -1,6 +1,6 @@
 //! What is known of a group in which an exchange has failed.
 
-use crate::distributed::fault::blame::{Blame, failed_collective, may_be_anothers_fault};
+use crate::distributed::fault::blame::{Reason, failed_collective, may_be_anothers_fault};
 use crate::distributed::fault::first_fault::{self, Fault};
 use crate::{Error, Result, distributed::fault::in_time::ANSWER, distributed::group::ProcessGroup};
 use std::fmt::Display;
@@ -36,12 +36,7 @@ impl ProcessGroup {
     }
 
     /// The error for a wait that has ended for this reason.
-    pub(crate) fn given_up(
-        &self,
-        operation: &'static str,
-        message: String,
-        blame: Option<Blame>,
-    ) -> Error {
+    pub(crate) fn given_up(&self, operation: &'static str, (message, blame): Reason) -> Error {
         if let Some(blame) = &blame {
             self.inner.unfinished.set_lost();
             self.inner.post_mortem.remember(blame);
@@ -93,6 +88,7 @@ impl ProcessGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distributed::fault::blame::Blame;
 
     #[test]
     fn a_group_remembers_which_rank_made_it_fail_first() {

@@ -1,24 +1,20 @@
 //! The collectives that pass tensors on as they are: gather, scatter and all-to-all.
 
-use super::arguments::{Output, check_length, check_list, input, inputs, received};
+use super::arguments::{Output, check_length, check_list, handles, inputs, plain, received};
 use super::pending::Pending;
-use super::reductions::{flatten_alike, in_rows, parts_like};
+use super::reductions::{flatten_alike, parts_like};
 use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use tch::Tensor;
 
 impl ProcessGroup {
     /// All ranks' tensors, in their order, on every rank. `tensor` must have the same shape on all. `dist.all_gather`.
     pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
-        self.start_all_gather(tensor)?.wait()
+        self.at_once().all_gather_async(tensor.shallow_clone())?.wait()
     }
 
     /// [`all_gather`](Self::all_gather) that returns before it has finished.
     pub fn all_gather_async(&self, tensor: Tensor) -> Result<Pending<Vec<Tensor>>> {
-        self.later().start_all_gather(&tensor)
-    }
-
-    fn start_all_gather(&self, tensor: &Tensor) -> Result<Pending<Vec<Tensor>>> {
-        let (own, kind) = (input(tensor)?, tensor.f_kind()?);
+        let (own, kind) = (plain(&tensor)?, tensor.f_kind()?);
         let outputs = self.one_like(&own)?;
         let work = self.engine().all_gather(&outputs, &own, self.call());
         self.pending("all_gather", work, move |_| {
@@ -38,7 +34,8 @@ impl ProcessGroup {
     /// `output` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `input` of `[N, ..]`.
     #[doc(alias = "all_gather_single")]
     pub fn all_gather_into_tensor(&self, output: &mut Tensor, input: &Tensor) -> Result<()> {
-        self.start_all_gather_into_tensor(output, input)?.wait()
+        let (output, input) = (output.shallow_clone(), input.shallow_clone());
+        self.at_once().all_gather_into_tensor_async(output, input)?.wait().map(drop)
     }
 
     /// [`all_gather_into_tensor`](Self::all_gather_into_tensor) that returns before it has finished.
@@ -47,35 +44,23 @@ impl ProcessGroup {
         output: Tensor,
         input: Tensor,
     ) -> Result<Pending<Tensor>> {
-        Ok(self.later().start_all_gather_into_tensor(&output, &input)?.map(|()| output))
-    }
-
-    pub(crate) fn start_all_gather_into_tensor(
-        &self,
-        output: &Tensor,
-        part: &Tensor,
-    ) -> Result<Pending<()>> {
-        self.check_parts("output", output, "input", part)?;
-        let output = Output::new(output)?;
-        let part = in_rows(&input(part)?)?;
-        let whole = self.in_parts(&output.tensor, &part)?;
+        self.check_parts("output", &output, "input", &input)?;
+        let written = Output::new(&output)?;
+        let part = plain(&input)?.f_atleast_1d()?;
+        let whole = self.in_parts(&written.tensor, &part)?;
         let work = self.engine().all_gather_into_tensor(&whole, &part, self.call());
-        self.pending("all_gather_into_tensor", work, |_| output.finish())
+        self.pending("all_gather_into_tensor", work, |_| written.finish().map(|()| output))
     }
 
     /// All ranks' tensors, in their order, on rank `dst`; `None` on the others. All have one shape. `dist.gather`.
     pub fn gather(&self, tensor: &Tensor, dst: usize) -> Result<Option<Vec<Tensor>>> {
-        self.start_gather(tensor, dst)?.wait()
+        self.at_once().gather_async(tensor.shallow_clone(), dst)?.wait()
     }
 
     /// [`gather`](Self::gather) that returns before it has finished.
     pub fn gather_async(&self, tensor: Tensor, dst: usize) -> Result<Pending<Option<Vec<Tensor>>>> {
-        self.later().start_gather(&tensor, dst)
-    }
-
-    fn start_gather(&self, tensor: &Tensor, dst: usize) -> Result<Pending<Option<Vec<Tensor>>>> {
         self.check_rank("dst", dst)?;
-        let (own, kind) = (input(tensor)?, tensor.f_kind()?);
+        let (own, kind) = (plain(&tensor)?, tensor.f_kind()?);
         let is_here = self.rank() == dst;
         let outputs = if is_here { self.one_like(&own)? } else { Vec::new() };
         let work = self.engine().gather(&outputs, &own, dst, self.call());
@@ -105,7 +90,8 @@ impl ProcessGroup {
         scatter_list: Option<&[Tensor]>,
         src: usize,
     ) -> Result<()> {
-        self.start_scatter(tensor, scatter_list, src)?.wait()
+        let (tensor, scatter_list) = (tensor.shallow_clone(), scatter_list.map(handles));
+        self.at_once().scatter_async(tensor, scatter_list, src)?.wait().map(drop)
     }
 
     /// [`scatter`](Self::scatter) that returns before it has finished.
@@ -115,47 +101,35 @@ impl ProcessGroup {
         scatter_list: Option<Vec<Tensor>>,
         src: usize,
     ) -> Result<Pending<Tensor>> {
-        Ok(self.later().start_scatter(&tensor, scatter_list.as_deref(), src)?.map(|()| tensor))
-    }
-
-    fn start_scatter(
-        &self,
-        tensor: &Tensor,
-        scatter_list: Option<&[Tensor]>,
-        src: usize,
-    ) -> Result<Pending<()>> {
-        self.check_source("scatter_list", scatter_list.map(<[_]>::len), src)?;
+        self.check_source("scatter_list", scatter_list.as_ref().map(Vec::len), src)?;
         let list = scatter_list.unwrap_or_default();
         if self.rank() == src {
-            check_list("scatter_list", list, tensor)?;
+            check_list("scatter_list", &list, &tensor)?;
         }
-        let (output, list) = (Output::new(tensor)?, inputs(list)?);
+        let (output, list) = (Output::new(&tensor)?, inputs(&list)?);
         let work = self.engine().scatter(&output.tensor, &list, src, self.call());
-        self.pending("scatter", work, |_| output.finish())
+        self.pending("scatter", work, |_| output.finish().map(|()| tensor))
     }
 
     /// Refuses a list given anywhere but on rank `src`, or without one value per rank.
     pub(crate) fn check_source(&self, what: &str, length: Option<usize>, src: usize) -> Result<()> {
         self.check_rank("src", src)?;
-        match (length, self.rank() == src) {
-            (None, false) => Ok(()),
-            (Some(length), true) => check_length(what, length, self.world_size()),
-            (None, true) => {
-                let expected = format!("one value per rank, {}", self.world_size());
-                Err(Error::argument(what, "None on rank src", expected))
-            }
-            (Some(_), false) => {
-                let expected = format!("None there, because rank {src} has the values");
-                Err(Error::argument(what, format!("a list on rank {}", self.rank()), expected))
-            }
-        }
+        let (rank, ranks) = (self.rank(), self.world_size());
+        let Some(length) = length else {
+            let expected = format_args!("one value per rank, {ranks}");
+            return check(rank != src, what, "None on rank src", expected);
+        };
+        let expected = format_args!("None there, because rank {src} has the values");
+        check(rank == src, what, format_args!("a list on rank {rank}"), expected)?;
+        check_length(what, length, ranks)
     }
 
     /// Copies `input_list[r]` of this rank into rank r's `output_list[q]`, where q is this rank.
     /// All tensors have the same shape and kind, as gloo demands in Python too; for parts of any
     /// size, there is [`all_to_all_single`](Self::all_to_all_single). `dist.all_to_all`.
     pub fn all_to_all(&self, output_list: &mut [Tensor], input_list: &[Tensor]) -> Result<()> {
-        self.start_all_to_all(output_list, input_list)?.wait()
+        let [outputs, inputs] = [&*output_list, input_list].map(handles);
+        self.at_once().all_to_all_async(outputs, inputs)?.wait().map(drop)
     }
 
     /// [`all_to_all`](Self::all_to_all) that returns before it has finished.
@@ -164,19 +138,17 @@ impl ProcessGroup {
         output_list: Vec<Tensor>,
         input_list: Vec<Tensor>,
     ) -> Result<Pending<Vec<Tensor>>> {
-        Ok(self.later().start_all_to_all(&output_list, &input_list)?.map(|()| output_list))
-    }
-
-    fn start_all_to_all(&self, to: &[Tensor], from: &[Tensor]) -> Result<Pending<()>> {
         let ranks = self.world_size();
-        check_length("output_list", to.len(), ranks)?;
-        check_length("input_list", from.len(), ranks)?;
-        check_list("output_list", to, &from[0])?;
-        check_list("input_list", from, &from[0])?;
-        let outputs: Vec<_> = to.iter().map(Output::new).collect::<Result<_>>()?;
+        check_length("output_list", output_list.len(), ranks)?;
+        check_length("input_list", input_list.len(), ranks)?;
+        check_list("output_list", &output_list, &input_list[0])?;
+        check_list("input_list", &input_list, &input_list[0])?;
+        let outputs: Vec<_> = output_list.iter().map(Output::new).collect::<Result<_>>()?;
         let wire: Vec<_> = outputs.iter().map(|output| output.tensor.shallow_clone()).collect();
-        let work = self.engine().all_to_all(&wire, &inputs(from)?, self.call());
-        self.pending("all_to_all", work, |_| outputs.into_iter().try_for_each(Output::finish))
+        let work = self.engine().all_to_all(&wire, &inputs(&input_list)?, self.call());
+        self.pending("all_to_all", work, |_| {
+            outputs.into_iter().try_for_each(Output::finish).map(|()| output_list)
+        })
     }
 
     /// [`all_to_all`](Self::all_to_all) of one tensor's parts along the first dimension. `dist.all_to_all_single`.
@@ -191,7 +163,9 @@ impl ProcessGroup {
         output_split_sizes: &[i64],
         input_split_sizes: &[i64],
     ) -> Result<()> {
-        self.start_all_to_all_single(output, input, [output_split_sizes, input_split_sizes])?.wait()
+        let (output, input) = (output.shallow_clone(), input.shallow_clone());
+        let (group, [to, from]) = (self.at_once(), [output_split_sizes, input_split_sizes]);
+        group.all_to_all_single_async(output, input, to, from)?.wait().map(drop)
     }
 
     /// [`all_to_all_single`](Self::all_to_all_single) that returns before it has finished.
@@ -202,28 +176,19 @@ impl ProcessGroup {
         output_split_sizes: &[i64],
         input_split_sizes: &[i64],
     ) -> Result<Pending<Tensor>> {
-        let splits = [output_split_sizes, input_split_sizes];
-        Ok(self.later().start_all_to_all_single(&output, &input, splits)?.map(|()| output))
-    }
-
-    fn start_all_to_all_single(
-        &self,
-        output: &Tensor,
-        whole: &Tensor,
-        [output_splits, input_splits]: [&[i64]; 2],
-    ) -> Result<Pending<()>> {
-        let (found, kind) = (output.f_kind()?, whole.f_kind()?);
+        let (found, kind) = (output.f_kind()?, input.f_kind()?);
         let expected = format_args!("of {kind:?}");
         check(found == kind, "output", format_args!("of {found:?}"), expected)?;
-        self.check_splits(["output", "output_split_sizes"], output, output_splits)?;
-        self.check_splits(["input", "input_split_sizes"], whole, input_splits)?;
-        let [found, size] = [output, whole].map(Tensor::size);
+        let (to, from) = (output_split_sizes, input_split_sizes);
+        self.check_splits(["output", "output_split_sizes"], &output, to)?;
+        self.check_splits(["input", "input_split_sizes"], &input, from)?;
+        let [found, size] = [&output, &input].map(Tensor::size);
         let expected = format_args!("of rows like those of the input, which is {size:?}");
         check(found[1..] == size[1..], "output", format_args!("of shape {found:?}"), expected)?;
-        let (output, from) = (Output::new(output)?, input(whole)?);
-        let (engine, to) = (self.engine(), &output.tensor);
-        let work = engine.all_to_all_single(to, &from, output_splits, input_splits, self.call());
-        self.pending("all_to_all_single", work, |_| output.finish())
+        let (written, sent) = (Output::new(&output)?, plain(&input)?);
+        let engine = self.engine();
+        let work = engine.all_to_all_single(&written.tensor, &sent, to, from, self.call());
+        self.pending("all_to_all_single", work, |_| written.finish().map(|()| output))
     }
 
     fn check_splits(&self, [what, name]: [&str; 2], tensor: &Tensor, splits: &[i64]) -> Result<()> {

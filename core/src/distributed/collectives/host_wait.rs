@@ -44,7 +44,9 @@ impl ProcessGroup {
         let error = match outcome.map_err(|error| self.failed(operation, &error))? {
             Outcome::Over => return Ok(()),
             Outcome::TimedOut => self.failed(operation, &late()),
-            Outcome::Gone(blame) => self.given_up(operation, "a rank has gone".into(), Some(blame)),
+            Outcome::Gone(blame) => {
+                self.given_up(operation, ("a rank has gone".into(), Some(blame)))
+            }
         };
         // What NCCL waits for on the GPU will not come, and later work in the stream waits with it.
         let engine = self.engine().clone();

@@ -2,7 +2,7 @@
 
 use crate::{Result, distributed::group::ProcessGroup};
 use c10d_sys::Work;
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 /// A value that other ranks are still writing to or reading from.
 ///
@@ -70,12 +70,7 @@ impl<T: 'static> Pending<T> {
         })
     }
 
-    /// With `f` of the value in its place.
-    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U + Send + 'static) -> Pending<U> {
-        self.then(|value| Ok(f(value)))
-    }
-
-    /// Like [`map`](Self::map), where `f` can fail.
+    /// With what `f` makes of the value in its place.
     pub(crate) fn then<U>(mut self, f: impl FnOnce(T) -> Result<U> + Send + 'static) -> Pending<U> {
         let exchange = self.exchange.take().map(|(work, finish)| {
             let finish: Finish<U> = Box::new(move |work| finish(work).and_then(f));
@@ -114,8 +109,4 @@ impl<T> Drop for Pending<T> {
     }
 }
 
-impl<T> fmt::Debug for Pending<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("operation", &self.operation).finish_non_exhaustive()
-    }
-}
+debug_parts!(Pending<T>, self, operation: self.operation);

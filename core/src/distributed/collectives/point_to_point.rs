@@ -1,6 +1,6 @@
 //! Tensors from one rank to another.
 
-use super::arguments::{Output, input};
+use super::arguments::{Output, plain};
 use super::pending::Pending;
 use crate::{Error, Result, distributed::group::ProcessGroup};
 use c10d_sys::{Message, Work};
@@ -43,7 +43,7 @@ impl ProcessGroup {
     /// # Errors
     /// Those of [every collective](Self#errors), and [`Error::Argument`] if `dst` is this rank itself.
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
-        self.start_send("send", tensor, dst)?.wait()
+        self.at_once().isend(tensor.shallow_clone(), dst)?.wait().map(drop)
     }
 
     /// Receives a tensor from rank `src` into `tensor`, of the same shape and kind. `dist.recv`.
@@ -52,7 +52,7 @@ impl ProcessGroup {
     /// thread of its own, where nothing can catch the failure. A message does not say how large it is before it is
     /// received, and a rank that runs Python would take a size that was sent first for the message itself.
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
-        self.start_recv("recv", tensor, src)?.wait()
+        self.at_once().irecv(tensor.shallow_clone(), src)?.wait().map(drop)
     }
 
     /// [`recv`](Self::recv) from any rank, which it returns. Gloo only. `dist.recv(tensor, src=None)`.
@@ -60,22 +60,38 @@ impl ProcessGroup {
     /// # Errors
     /// Those of [`send`](Self::send), and [`Error::Argument`] with NCCL.
     pub fn recv_any(&self, tensor: &mut Tensor) -> Result<usize> {
-        self.start_recv_any("recv_any", tensor)?.wait()
+        self.at_once().irecv_any(tensor.shallow_clone())?.wait().map(|(_, src)| src)
     }
 
     /// [`send`](Self::send) that returns before it has finished. `dist.isend`.
     pub fn isend(&self, tensor: Tensor, dst: usize) -> Result<Pending<Tensor>> {
-        Ok(self.start_send("isend", &tensor, dst)?.map(|()| tensor))
+        let name = if self.is_async { "isend" } else { "send" };
+        self.check_message(&tensor, "dst", dst)?;
+        let work = self.engine().send(&plain(&tensor)?, dst, self.tag);
+        self.pending(name, work, |_| Ok(tensor)).map(Pending::limited)
     }
 
     /// [`recv`](Self::recv) that returns before it has finished. `dist.irecv`.
     pub fn irecv(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
-        Ok(self.start_recv("irecv", &tensor, src)?.map(|()| tensor))
+        let name = if self.is_async { "irecv" } else { "recv" };
+        self.check_message(&tensor, "src", src)?;
+        let output = Output::new(&tensor)?;
+        let work = self.engine().recv(&output.tensor, src, self.tag);
+        self.pending(name, work, |_| output.finish().map(|()| tensor)).map(Pending::limited)
     }
 
     /// [`recv_any`](Self::recv_any) that returns before it has finished. `dist.irecv(tensor)`.
     pub fn irecv_any(&self, tensor: Tensor) -> Result<Pending<(Tensor, usize)>> {
-        Ok(self.start_recv_any("irecv_any", &tensor)?.map(|src| (tensor, src)))
+        let name = if self.is_async { "irecv_any" } else { "recv_any" };
+        self.refuse_nccl(name)?;
+        self.check_sendable(&tensor)?;
+        let output = Output::new(&tensor)?;
+        let work = self.engine().recv_any(&output.tensor, self.tag);
+        let pending = self.pending(name, work, move |work| {
+            let source = work.source_rank().map_err(Error::engine("recv_any"))?;
+            output.finish().map(|()| (tensor, source))
+        });
+        pending.map(Pending::limited)
     }
 
     /// Starts several sends and receives at once, so that no order among them can make two ranks
@@ -107,7 +123,7 @@ impl ProcessGroup {
             let group = tag.map_or_else(|| self.clone(), |tag| self.with_tag(tag));
             group.check_message(tensor, if *is_send { "dst" } else { "src" }, *peer)?;
             if *is_send {
-                return Ok((input(tensor)?, None, group.tag));
+                return Ok((plain(tensor)?, None, group.tag));
             }
             let output = Output::new(tensor)?;
             Ok((output.tensor.shallow_clone(), Some(output), group.tag))
@@ -127,30 +143,5 @@ impl ProcessGroup {
             self.pending(OPERATION, Ok(work), finish).map(Pending::limited)
         });
         pending.collect()
-    }
-
-    fn start_send(&self, name: &'static str, tensor: &Tensor, dst: usize) -> Result<Pending<()>> {
-        self.check_message(tensor, "dst", dst)?;
-        let work = self.engine().send(&input(tensor)?, dst, self.tag);
-        self.pending(name, work, |_| Ok(())).map(Pending::limited)
-    }
-
-    fn start_recv(&self, name: &'static str, tensor: &Tensor, src: usize) -> Result<Pending<()>> {
-        self.check_message(tensor, "src", src)?;
-        let output = Output::new(tensor)?;
-        let work = self.engine().recv(&output.tensor, src, self.tag);
-        self.pending(name, work, |_| output.finish()).map(Pending::limited)
-    }
-
-    fn start_recv_any(&self, name: &'static str, tensor: &Tensor) -> Result<Pending<usize>> {
-        self.refuse_nccl(name)?;
-        self.check_sendable(tensor)?;
-        let output = Output::new(tensor)?;
-        let work = self.engine().recv_any(&output.tensor, self.tag);
-        let pending = self.pending(name, work, move |work| {
-            let source = work.source_rank().map_err(Error::engine("recv_any"))?;
-            output.finish().map(|()| source)
-        });
-        pending.map(Pending::limited)
     }
 }

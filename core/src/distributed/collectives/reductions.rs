@@ -1,8 +1,7 @@
 //! The collectives of tensors.
 
-use super::arguments::{
-    Output, check_length, check_list, check_reduction, input, inputs, received,
-};
+use super::arguments::{Output, handles, inputs, plain, received};
+use super::arguments::{check_length, check_list, check_reduction};
 use super::pending::Pending;
 use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use c10d_sys::ReduceOp;
@@ -12,20 +11,16 @@ impl ProcessGroup {
     /// Reduces `tensor` over all ranks, element by element, in place on every rank. Its shape can
     /// be any, but must be the same on all ranks. `dist.all_reduce`.
     pub fn all_reduce(&self, tensor: &mut Tensor, op: ReduceOp) -> Result<()> {
-        self.start_all_reduce(tensor, op)?.wait()
+        self.at_once().all_reduce_async(tensor.shallow_clone(), op)?.wait().map(drop)
     }
 
     /// [`all_reduce`](Self::all_reduce) that returns before it has finished. `dist.all_reduce(tensor, async_op=True)`.
     #[doc(alias = "async_op")]
     pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
-        Ok(self.later().start_all_reduce(&tensor, op)?.map(|()| tensor))
-    }
-
-    fn start_all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> Result<Pending<()>> {
-        check_reduction(tensor, op)?;
-        let output = Output::new(tensor)?;
+        check_reduction(&tensor, op)?;
+        let output = Output::new(&tensor)?;
         let work = self.engine().all_reduce(&output.tensor, op, self.call());
-        self.pending("all_reduce", work, |_| output.finish())
+        self.pending("all_reduce", work, |_| output.finish().map(|()| tensor))
     }
 
     /// [`all_reduce`](Self::all_reduce) of several tensors as one exchange: all of one kind, where complex numbers
@@ -34,7 +29,7 @@ impl ProcessGroup {
     /// # Errors
     /// Those of [every collective](Self#errors), and [`Error::Argument`] for no tensors, or tensors of different kinds.
     pub fn all_reduce_coalesced(&self, tensors: &mut [Tensor], op: ReduceOp) -> Result<()> {
-        self.start_all_reduce_coalesced(tensors, op)?.wait()
+        self.at_once().all_reduce_coalesced_async(handles(tensors), op)?.wait().map(drop)
     }
 
     /// [`all_reduce_coalesced`](Self::all_reduce_coalesced) that returns before it has finished.
@@ -43,10 +38,6 @@ impl ProcessGroup {
         tensors: Vec<Tensor>,
         op: ReduceOp,
     ) -> Result<Pending<Vec<Tensor>>> {
-        Ok(self.later().start_all_reduce_coalesced(&tensors, op)?.map(|()| tensors))
-    }
-
-    fn start_all_reduce_coalesced(&self, tensors: &[Tensor], op: ReduceOp) -> Result<Pending<()>> {
         tensors.iter().try_for_each(|tensor| check_reduction(tensor, op))?;
         let outputs = tensors.iter().map(Output::new).collect::<Result<Vec<_>>>()?;
         let parts: Vec<_> = outputs.iter().map(|it| it.tensor.shallow_clone()).collect();
@@ -54,30 +45,26 @@ impl ProcessGroup {
         let work = self.engine().all_reduce(&flat, op, self.call());
         self.pending("all_reduce_coalesced", work, move |_| {
             copy_back(&parts, &flat)?;
-            outputs.into_iter().try_for_each(Output::finish)
+            outputs.into_iter().try_for_each(Output::finish).map(|()| tensors)
         })
     }
 
     /// Copies rank `src`'s `tensor` into every other rank's, of the same shape and kind. `dist.broadcast`.
     pub fn broadcast(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
-        self.start_broadcast(tensor, src)?.wait()
+        self.at_once().broadcast_async(tensor.shallow_clone(), src)?.wait().map(drop)
     }
 
     /// [`broadcast`](Self::broadcast) that returns before it has finished.
     pub fn broadcast_async(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
-        Ok(self.later().start_broadcast(&tensor, src)?.map(|()| tensor))
-    }
-
-    fn start_broadcast(&self, tensor: &Tensor, src: usize) -> Result<Pending<()>> {
         self.check_rank("src", src)?;
-        let output = Output::new(tensor)?;
+        let output = Output::new(&tensor)?;
         let work = self.engine().broadcast(&output.tensor, src, self.call());
-        self.pending("broadcast", work, |_| output.finish())
+        self.pending("broadcast", work, |_| output.finish().map(|()| tensor))
     }
 
     /// Reduces `tensor` over all ranks into rank `dst`'s. The others' are undefined afterwards. `dist.reduce`.
     pub fn reduce(&self, tensor: &mut Tensor, dst: usize, op: ReduceOp) -> Result<()> {
-        self.start_reduce(tensor, dst, op)?.wait()
+        self.at_once().reduce_async(tensor.shallow_clone(), dst, op)?.wait().map(drop)
     }
 
     /// [`reduce`](Self::reduce) that returns before it has finished.
@@ -87,15 +74,11 @@ impl ProcessGroup {
         dst: usize,
         op: ReduceOp,
     ) -> Result<Pending<Tensor>> {
-        Ok(self.later().start_reduce(&tensor, dst, op)?.map(|()| tensor))
-    }
-
-    fn start_reduce(&self, tensor: &Tensor, dst: usize, op: ReduceOp) -> Result<Pending<()>> {
         self.check_rank("dst", dst)?;
-        check_reduction(tensor, op)?;
-        let output = Output::new(tensor)?;
+        check_reduction(&tensor, op)?;
+        let output = Output::new(&tensor)?;
         let work = self.engine().reduce(&output.tensor, dst, op, self.call());
-        self.pending("reduce", work, |_| output.finish())
+        self.pending("reduce", work, |_| output.finish().map(|()| tensor))
     }
 
     /// Reduces part r of each `input`, along its first dimension, into rank r's `output`. `dist.reduce_scatter_tensor`.
@@ -108,7 +91,8 @@ impl ProcessGroup {
         input: &Tensor,
         op: ReduceOp,
     ) -> Result<()> {
-        self.start_reduce_scatter_tensor(output, input, op)?.wait()
+        let (output, input) = (output.shallow_clone(), input.shallow_clone());
+        self.at_once().reduce_scatter_tensor_async(output, input, op)?.wait().map(drop)
     }
 
     /// [`reduce_scatter_tensor`](Self::reduce_scatter_tensor) that returns before it has finished.
@@ -118,27 +102,18 @@ impl ProcessGroup {
         input: Tensor,
         op: ReduceOp,
     ) -> Result<Pending<Tensor>> {
-        Ok(self.later().start_reduce_scatter_tensor(&output, &input, op)?.map(|()| output))
-    }
-
-    fn start_reduce_scatter_tensor(
-        &self,
-        output: &Tensor,
-        whole: &Tensor,
-        op: ReduceOp,
-    ) -> Result<Pending<()>> {
-        check_reduction(whole, op)?;
-        self.check_parts("input", whole, "output", output)?;
-        let output = Output::new(output)?;
-        let part = in_rows(&output.tensor)?;
-        let whole = self.in_parts(&input(whole)?, &part)?;
+        check_reduction(&input, op)?;
+        self.check_parts("input", &input, "output", &output)?;
+        let written = Output::new(&output)?;
+        let part = written.tensor.f_atleast_1d()?;
+        let whole = self.in_parts(&plain(&input)?, &part)?;
         let work = self.engine().reduce_scatter_tensor(&part, &whole, op, self.call());
-        self.pending("reduce_scatter_tensor", work, |_| output.finish())
+        self.pending("reduce_scatter_tensor", work, |_| written.finish().map(|()| output))
     }
 
     /// Reduces all ranks' `input_list[r]` for rank r, which gets the result. `dist.reduce_scatter`.
     pub fn reduce_scatter(&self, input_list: &[Tensor], op: ReduceOp) -> Result<Tensor> {
-        self.start_reduce_scatter(input_list, op)?.wait()
+        self.at_once().reduce_scatter_async(handles(input_list), op)?.wait()
     }
 
     /// [`reduce_scatter`](Self::reduce_scatter) that returns before it has finished.
@@ -147,15 +122,11 @@ impl ProcessGroup {
         input_list: Vec<Tensor>,
         op: ReduceOp,
     ) -> Result<Pending<Tensor>> {
-        self.later().start_reduce_scatter(&input_list, op)
-    }
-
-    fn start_reduce_scatter(&self, input_list: &[Tensor], op: ReduceOp) -> Result<Pending<Tensor>> {
         check_length("input_list", input_list.len(), self.world_size())?;
         let own = &input_list[self.rank()];
-        check_list("input_list", input_list, own)?;
+        check_list("input_list", &input_list, own)?;
         check_reduction(own, op)?;
-        let (list, kind) = (inputs(input_list)?, own.f_kind()?);
+        let (list, kind) = (inputs(&input_list)?, own.f_kind()?);
         let output = list[self.rank()].f_empty_like()?;
         let work = self.engine().reduce_scatter(&output, &list, op, self.call());
         self.pending("reduce_scatter", work, move |_| received(output, kind))
@@ -163,15 +134,11 @@ impl ProcessGroup {
 
     /// Returns when every rank has arrived. `dist.barrier`.
     pub fn barrier(&self) -> Result<()> {
-        self.start_barrier()?.wait()
+        self.at_once().barrier_async()?.wait()
     }
 
     /// [`barrier`](Self::barrier) that returns at once; its [`Pending::wait`] returns when every rank has arrived.
     pub fn barrier_async(&self) -> Result<Pending<()>> {
-        self.later().start_barrier()
-    }
-
-    fn start_barrier(&self) -> Result<Pending<()>> {
         let work = self.engine().barrier(self.call());
         self.on_host().pending("barrier", work, |_| Ok(()))
     }
@@ -229,11 +196,6 @@ impl ProcessGroup {
         size[0] *= self.world_size() as i64;
         Ok(whole.f_view(size.as_slice())?)
     }
-}
-
-/// A number as a row.
-pub(crate) fn in_rows(tensor: &Tensor) -> Result<Tensor> {
-    Ok(if tensor.dim() == 0 { tensor.f_view([1])? } else { tensor.shallow_clone() })
 }
 
 /// Tensors of one kind as a row.

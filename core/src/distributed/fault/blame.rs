@@ -18,6 +18,9 @@ impl Blame {
     }
 }
 
+/// Why a wait has ended, and which rank is at fault if that is known.
+pub(crate) type Reason = (String, Option<Blame>);
+
 /// Whether an error of the engine says that others could not be reached, rather than that this rank made a mistake.
 pub(crate) fn may_be_anothers_fault(error: &c10d_sys::Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout)

@@ -4,7 +4,6 @@ use std::sync::Mutex;
 use tch_parallel_base::lock;
 
 /// Whose fault it is that an exchange failed.
-#[derive(Debug)]
 pub(crate) enum Fault {
     Own,
     /// Another rank's, and what could be found out about it.

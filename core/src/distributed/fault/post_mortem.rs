@@ -42,13 +42,9 @@ impl PostMortem {
         // A group need not contain rank 0 of the job.
         let serves_store =
             !agent_store && member(&members, rank).is_some_and(|member| member.name == SERVER);
-        PostMortem {
-            search: Search { store, serves_store, rank, world_size, members: members.into() },
-            agent_store,
-            is_elastic: false,
-            is_counted: AtomicBool::new(false),
-            found: OnceLock::new(),
-        }
+        let search = Search { store, serves_store, rank, world_size, members: members.into() };
+        let (is_elastic, is_counted, found) = Default::default();
+        PostMortem { search, agent_store, is_elastic, is_counted, found }
     }
 
     pub(crate) fn python_ranks(&self) -> impl Iterator<Item = usize> {

@@ -64,14 +64,11 @@ where
         }
         let post_mortems = || groups.iter().map(|group| &group.post_mortem);
         let deadline = Instant::now() + STAY;
-        match fault {
-            Some(Fault::Another(_)) => {
-                post_mortems().for_each(|p| p.let_the_culprit_end_first(deadline));
-            }
-            Some(Fault::Own) | None => {
-                post_mortems().for_each(|p| p.report(&reason, ANSWER.min(until(deadline))));
-                post_mortems().for_each(|p| p.let_the_others_look(deadline));
-            }
+        if let Some(Fault::Another(_)) = fault {
+            post_mortems().for_each(|p| p.let_the_culprit_end_first(deadline));
+        } else {
+            post_mortems().for_each(|p| p.report(&reason, ANSWER.min(until(deadline))));
+            post_mortems().for_each(|p| p.let_the_others_look(deadline));
         }
     }
     outcome.unwrap_or_else(|panic| resume_unwind(panic))

@@ -10,9 +10,7 @@ pub(super) fn gather(
     group: &ProcessGroup,
     wholes: Vec<Tensor>,
     parts: &[Tensor],
-    is_async: bool,
 ) -> Result<Pending<()>> {
-    let group = &ProcessGroup { is_async, ..group.clone() };
     if shares_memory(group, &parts[0]) {
         let work = group.engine().all_gather_parts(&wholes, parts, group.call());
         return group.pending("all_gather_into_tensor", work, |_| Ok(()));
@@ -24,8 +22,8 @@ pub(super) fn gather(
     let in_rows = all.f_view([ranks, -1])?;
     let own = in_rows.f_get(rank)?;
     copy_each(&own.f_split_with_sizes(&lengths, 0)?, parts)?;
-    let gathering = group.start_all_gather_into_tensor(&all, &own)?;
-    Ok(gathering.then(move |()| copy_each(&wholes, &in_rows.f_split_with_sizes(&lengths, 1)?)))
+    let gathering = group.all_gather_into_tensor_async(all, own)?;
+    Ok(gathering.then(move |_| copy_each(&wholes, &in_rows.f_split_with_sizes(&lengths, 1)?)))
 }
 
 /// Whether the ranks read and write tensors like this one where they lie.

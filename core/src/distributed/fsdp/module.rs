@@ -6,7 +6,7 @@ use crate::{Error, Result, Tensors, profiler::record_function};
 use crate::{distributed::fault::blame::may_be_anothers_fault, distributed::group::ProcessGroup};
 use c10d_sys::{autograd::backward_from, tensor::grad_enabled};
 use std::sync::{Arc, Weak};
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{collections::HashMap, time::Duration};
 use tch::{Tensor, nn::ModuleT, no_grad};
 use tch_parallel_base::tensors::{fill, list};
 
@@ -33,37 +33,32 @@ impl<M> FsdpModule<M> {
     /// [`Error::Collective`] if the parameters of this block, or of one inside it, could not be gathered.
     pub fn forward<I: Tensors, O: Tensors>(
         &self,
-        inputs: I,
-        f: impl FnOnce(&M, I) -> O,
-    ) -> Result<O> {
-        let outputs = record_function("FSDP::forward", || self.traced_forward(inputs, f))?;
-        outputs.inspect_err(|_| drop(self.unit.schedule.recover()))
-    }
-
-    fn traced_forward<I: Tensors, O: Tensors>(
-        &self,
         mut inputs: I,
         f: impl FnOnce(&M, I) -> O,
     ) -> Result<O> {
-        cast(&mut inputs, self.policy.param_dtype.filter(|_| self.policy.cast_forward_inputs))?;
-        let needs_gradient = |tensor: &Tensor| grad_enabled() && tensor.requires_grad();
-        let mut tensors = list(&inputs);
-        tensors.retain(needs_gradient);
-        self.unit.pre_forward(&mut tensors)?;
-        let mut hooked = tensors.into_iter();
-        inputs.visit(&mut |tensor| {
-            if needs_gradient(tensor)
-                && let Some(hooked) = hooked.next()
-            {
-                *tensor = hooked;
-            }
-        });
-        let outputs = self.unit.schedule.run(|| f(&self.module, inputs))?;
-        let mut hooked = list(&outputs);
-        self.unit.post_forward(&mut hooked)?;
-        let mut outputs = fill(&outputs, hooked);
-        cast(&mut outputs, self.policy.output_dtype)?;
-        Ok(outputs)
+        let policy = &self.policy;
+        let outputs = record_function("FSDP::forward", || -> Result<O> {
+            cast(&mut inputs, policy.param_dtype.filter(|_| policy.cast_forward_inputs))?;
+            let needs_gradient = |tensor: &Tensor| grad_enabled() && tensor.requires_grad();
+            let mut tensors = list(&inputs);
+            tensors.retain(needs_gradient);
+            self.unit.pre_forward(&mut tensors)?;
+            let mut hooked = tensors.into_iter();
+            inputs.visit(&mut |tensor| {
+                if needs_gradient(tensor)
+                    && let Some(hooked) = hooked.next()
+                {
+                    *tensor = hooked;
+                }
+            });
+            let outputs = self.unit.schedule.run(|| f(&self.module, inputs))?;
+            let mut hooked = list(&outputs);
+            self.unit.post_forward(&mut hooked)?;
+            let mut outputs = fill(&outputs, hooked);
+            cast(&mut outputs, policy.output_dtype)?;
+            Ok(outputs)
+        })?;
+        outputs.inspect_err(|_| drop(self.unit.schedule.recover()))
     }
 
     /// [`forward`](Self::forward) within an enclosing block's forward pass, which returns the error. `module(inputs)`
@@ -214,11 +209,4 @@ impl<M: ModuleT> ModuleT for FsdpModule<M> {
     }
 }
 
-impl<M> fmt::Debug for FsdpModule<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FsdpModule")
-            .field("module", &std::any::type_name::<M>())
-            .field("block", &self.unit.name)
-            .finish_non_exhaustive()
-    }
-}
+debug_parts!(FsdpModule<M>, self, module: std::any::type_name::<M>(), block: self.unit.name);

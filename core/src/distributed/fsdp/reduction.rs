@@ -29,7 +29,8 @@ pub(super) fn mean_of_part(
             _ => Tensor::f_internal_chunk_cat(&[gradient], 0, ranks),
         };
         let gradients = gradients.into_iter().map(in_rows).collect::<Result<Vec<_>, _>>()?;
-        let work = group.engine().reduce_scatter_parts(&own, &gradients, op, group.call());
+        let call = group.at_once().call();
+        let work = group.engine().reduce_scatter_parts(&own, &gradients, op, call);
         group.pending("reduce_scatter_tensor", work, |_| Ok(()))?.wait()?;
     } else {
         let mut all = Tensor::f_empty([ranks, length], (kind, device))?;

@@ -23,6 +23,7 @@ pub(super) struct Unit {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     parameters: Vec<Parameter>,
     is_whole: bool,
@@ -37,6 +38,7 @@ struct State {
 }
 
 /// What the user can change.
+#[derive(Default)]
 pub(super) struct Settings {
     /// The ranks among which the parameters are divided after a forward pass. If `None`, they stay whole.
     pub post_forward_group: Option<ProcessGroup>,
@@ -48,8 +50,9 @@ pub(super) struct Settings {
     pub backward_prefetches: Vec<Weak<Unit>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 enum Stage {
+    #[default]
     Idle,
     Backward,
     /// The backward pass is over, and its gradients are reduced.
@@ -65,21 +68,13 @@ impl Unit {
         mesh: &Mesh,
         schedule: &Arc<Schedule<Unit>>,
     ) -> Arc<Self> {
-        let state = State {
-            parameters,
-            is_whole: false,
-            kept: None,
-            stage: Stage::Idle,
-            gathering: None,
-            post_forward_places: Vec::new(),
-            settings: Settings {
-                post_forward_group,
-                reshard_after_backward: true,
-                syncs_gradients: true,
-                forward_prefetches: Vec::new(),
-                backward_prefetches: Vec::new(),
-            },
+        let settings = Settings {
+            post_forward_group,
+            reshard_after_backward: true,
+            syncs_gradients: true,
+            ..Default::default()
         };
+        let state = State { parameters, settings, ..Default::default() };
         let (mesh, schedule, state) = (mesh.clone(), Arc::clone(schedule), Mutex::new(state));
         Arc::new(Unit { name, reduce_kind, mesh, schedule, state })
     }
@@ -146,7 +141,8 @@ impl Unit {
             let parameters = state.parameters.iter_mut();
             parameters.map(|it| it.allocate(pool, group.world_size())).collect::<Result<_>>()?
         };
-        self.recorded("FSDP::all_gather", || gather(&group, wholes, &parts, is_async))
+        let group = ProcessGroup { is_async, ..group };
+        self.recorded("FSDP::all_gather", || gather(&group, wholes, &parts))
     }
 
     /// A range in the profiler's trace, with PyTorch's name and the block's.

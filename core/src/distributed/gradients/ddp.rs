@@ -11,7 +11,7 @@ use crate::distributed::{collectives::Pending, fsdp::mixed_precision::cast, grou
 use crate::{Error, Result, Tensors, check, profiler::record_function};
 use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
-use std::{any::type_name, fmt, sync::Arc};
+use std::{any::type_name, sync::Arc};
 use tch::Tensor;
 use tch::nn::{ModuleT, VarStore};
 use tch_parallel_base::tensors::{fill, list};
@@ -171,7 +171,7 @@ impl<M> DistributedDataParallel<M> {
         };
         let registered = hook.map(|hook| register::register(hook, kind, &mut reducer, group));
         let delayed = tensors.delayed.map(|(delayed, hooked)| {
-            let own = group.later();
+            let own = group.clone();
             let sum = move |flat: &Tensor| own.engine().all_reduce(flat, ReduceOp::Sum, own.call());
             DelayedAllReduce::new(delayed, hooked, group.world_size(), sum)
         });
@@ -391,12 +391,9 @@ impl<M: ModuleT> ModuleT for DistributedDataParallel<M> {
     }
 }
 
-impl<M> fmt::Debug for DistributedDataParallel<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DistributedDataParallel")
-            .field("module", &type_name::<M>())
-            .field("group", &self.group)
-            .field("parameters", &self.names)
-            .finish_non_exhaustive()
-    }
-}
+debug_parts!(
+    DistributedDataParallel<M>, self,
+    module: type_name::<M>(),
+    group: self.group,
+    parameters: self.names
+);

@@ -1,7 +1,7 @@
 //! Options for the exchange of gradients.
 
 use super::{buffer_comm_hook::BufferCommHook, hooks::CommHook, mixed_precision::MixedPrecision};
-use crate::{Error, Result, check};
+use crate::{Result, check};
 use c10d_sys::ReducerOptions;
 use std::collections::BTreeSet;
 use tch_parallel_base::options;
@@ -116,15 +116,13 @@ impl DdpOptions {
             ("mixed_precision", mixed_precision, virtual_ranks),
             ("params_and_buffers_to_ignore", has_ignored, virtual_ranks),
         ];
-        let option = if virtual_ranks { "virtual_ranks" } else { "mixed_precision" };
-        if let Some((other, ..)) = others.iter().find(|(_, is_set, excludes)| *is_set && *excludes)
-            && (mixed_precision || virtual_ranks)
-        {
-            let expected = match virtual_ranks {
-                true => "the only one of them",
-                false => "the only one of them: use amp::autocast with the other",
-            };
-            return Err(Error::argument(option, format!("set with {other}"), expected));
+        let (option, expected) = match virtual_ranks {
+            true => ("virtual_ranks", "the only one of them"),
+            false => ("mixed_precision", "the only one of them: use amp::autocast with the other"),
+        };
+        for (other, is_set, excludes) in others {
+            let is_refused = is_set && excludes && (mixed_precision || virtual_ranks);
+            check(!is_refused, option, format_args!("set with {other}"), expected)?;
         }
         let broadcast_buffers = self.broadcast_buffers && self.forward_sync_buffers;
         let is_called = broadcast_buffers || self.buffer_comm_hook.is_none();

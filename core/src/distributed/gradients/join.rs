@@ -1,13 +1,11 @@
 //! DistributedDataParallel's part of a join. `_DDPJoinHook`
 
 use super::{DistributedDataParallel, buffer_comm_hook::BufferCommHookLocation};
-use crate::distributed::join::{JoinConfig, JoinOptions, Joinable, count, join};
+use crate::distributed::join::{JoinConfig, JoinOptions, Joinable, OPERATION, count, join};
 use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use c10d_sys::ReduceOp;
 use std::fmt::Display;
 use tch::Tensor;
-
-const OPERATION: &str = "join";
 
 impl<M> DistributedDataParallel<M> {
     /// Runs `training`: ranks may make different numbers of steps with this model. A collective. `with model.join():`

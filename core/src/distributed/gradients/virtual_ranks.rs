@@ -272,7 +272,6 @@ impl VirtualRanks {
         Box::new(from_fn(name, move |group, bucket| {
             let rows = own.rows_of(bucket)?;
             if shares_memory(group, &rows) {
-                let group = group.later();
                 let work = group.engine().add_rows(&rows, own.tree.all().len(), group.call());
                 let sum = group.pending("backward", work, move |_| Ok(rows.f_get(0)?))?;
                 return Ok(Box::new(move || sum.wait()));

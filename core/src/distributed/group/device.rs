@@ -56,12 +56,7 @@ pub(crate) fn choose(
     backend: Option<Backend>,
     local_rank: usize,
 ) -> Result<(Device, Backend)> {
-    let cuda = match device {
-        DeviceChoice::Cpu => false,
-        DeviceChoice::Auto => gpus.count > 0,
-        DeviceChoice::Cuda => true,
-    };
-    if !cuda {
+    if device == DeviceChoice::Cpu || device == DeviceChoice::Auto && gpus.count == 0 {
         let expected = "gloo if the device is cpu: NCCL supports CUDA tensors only";
         check(backend != Some(Backend::Nccl), "backend", "nccl", expected)?;
         return Ok((Device::Cpu, Backend::Gloo));
@@ -114,9 +109,9 @@ fn device_from(
         None => LogicalDevice::Cpu(local_rank),
         Some(&[device]) if gpus.named_is_own(device) => return Ok(device),
         Some(devices) if devices.len() == local_world_size => {
-            *devices.get(local_rank).ok_or_else(|| {
-                Error::argument("local_rank", local_rank, format!("below {local_world_size}"))
-            })?
+            let expected = format_args!("below {local_world_size}");
+            check(local_rank < local_world_size, "local_rank", local_rank, expected)?;
+            devices[local_rank]
         }
         Some(devices) => {
             let expected = format!(

@@ -21,10 +21,8 @@ impl Gpus {
 
     /// The GPU that belongs to this rank alone. For one that two ranks name, NCCL ends with "Duplicate GPU detected".
     pub(crate) fn own(self, local_rank: usize) -> Option<usize> {
-        if local_rank < self.count {
-            return Some(local_rank);
-        }
-        self.named_is_own(LogicalDevice::Cuda(0)).then_some(0)
+        let only = || self.named_is_own(LogicalDevice::Cuda(0)).then_some(0);
+        (local_rank < self.count).then_some(local_rank).or_else(only)
     }
 
     /// Whether this is the only GPU, and was named for this process.

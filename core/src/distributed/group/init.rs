@@ -168,15 +168,14 @@ impl ProcessGroup {
         let failed = Error::io("start a thread to join", "the group");
         thread::Builder::new().name("join".into()).spawn(join).map_err(failed)?;
         loop {
-            match joined.recv_timeout(INTERVAL) {
-                Ok(group) => {
-                    let group = group?;
-                    // Every thread has a current device of its own.
-                    device::make_current(group.device())?;
-                    return Ok(Some(group));
-                }
-                Err(_) if is_over() => return Ok(None),
-                Err(_) => {}
+            if let Ok(group) = joined.recv_timeout(INTERVAL) {
+                let group = group?;
+                // Every thread has a current device of its own.
+                device::make_current(group.device())?;
+                return Ok(Some(group));
+            }
+            if is_over() {
+                return Ok(None);
             }
         }
     }
@@ -266,16 +265,14 @@ fn connect(
     place: &Place,
 ) -> Result<c10d_sys::ProcessGroup, c10d_sys::Error> {
     let store = store.with_prefix("default_pg")?.with_prefix("0/")?;
-    let Place { rank, world_size, job_rank, timeout, .. } = *place;
+    let Place { rank, world_size, job_rank: name, timeout, join_timeout, .. } = *place;
     match (place.backend, place.device) {
         #[cfg(feature = "cuda")]
         (Backend::Nccl, Device::Cuda(index)) => {
             c10d_sys::ProcessGroup::nccl(&store, rank, world_size, index, timeout)
         }
         _ => {
-            let join_timeout = place.join_timeout;
-            let options =
-                GlooOptions { address, shared_memory, name: job_rank, timeout, join_timeout };
+            let options = GlooOptions { address, shared_memory, name, timeout, join_timeout };
             c10d_sys::ProcessGroup::gloo(&store, rank, world_size, &options)
         }
     }

@@ -9,7 +9,7 @@ use c10d_sys::{Call, LONGEST_TIMEOUT};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU8, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::{fmt, time::Duration};
+use std::time::Duration;
 use tch::{Device, Kind, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
@@ -114,7 +114,7 @@ impl ProcessGroup {
             post_mortem,
             unfinished,
         });
-        ProcessGroup { inner, timeout: None, tag: 0, is_on_host: false, is_async: false }
+        ProcessGroup { inner, timeout: None, tag: 0, is_on_host: false, is_async: true }
     }
 
     /// The number of this process in the group, from 0. `dist.get_rank()`.
@@ -242,9 +242,9 @@ impl ProcessGroup {
         self.timeout.unwrap_or(self.inner.place.timeout)
     }
 
-    /// The same group, for operations that this thread does not wait for at once.
-    pub(crate) fn later(&self) -> ProcessGroup {
-        ProcessGroup { is_async: true, ..self.clone() }
+    /// The same group, for operations that this thread waits for at once.
+    pub(crate) fn at_once(&self) -> ProcessGroup {
+        ProcessGroup { is_async: false, ..self.clone() }
     }
 
     /// How the engine is to run an operation.
@@ -291,11 +291,8 @@ impl From<&ProcessGroup> for Shard {
     }
 }
 
-impl fmt::Debug for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inner")
-            .field("place", &self.place)
-            .field("transport", &Transport::of(self.place.backend, &self.engine))
-            .finish_non_exhaustive()
-    }
-}
+debug_parts!(
+    Inner, self,
+    place: self.place,
+    transport: Transport::of(self.place.backend, &self.engine)
+);

@@ -7,7 +7,7 @@ use crate::distributed::fault::first_fault::{self, Fault};
 use crate::{Error, Result};
 use c10d_sys::{ErrorKind, GlooAddress, LONGEST_TIMEOUT};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 mod origin;
 
@@ -204,10 +204,8 @@ impl Store {
         let mut message = error.message().to_owned();
         if may_be_anothers_fault(error) {
             // A network may be slow.
-            let what = match error.kind() {
-                ErrorKind::Timeout => "has not answered",
-                _ => "has ended",
-            };
+            let is_slow = error.kind() == ErrorKind::Timeout;
+            let what = if is_slow { "has not answered" } else { "has ended" };
             message = format!("{}, which serves the store, {what} ({message})", self.origin.keeper);
             first_fault::remember(|| Fault::Another(Some(message.clone())));
         }
@@ -231,11 +229,7 @@ pub(crate) fn digest(value: &impl Hash) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("prefix", &self.prefix).finish_non_exhaustive()
-    }
-}
+debug_parts!(Store, self, prefix: self.prefix);
 
 #[cfg(test)]
 mod tests {

@@ -41,7 +41,6 @@ fn update(running_stats: &RunningStats, statistics: &Statistics, momentum: f64) 
 }
 
 /// For each channel, over the batches of all ranks.
-#[derive(Debug)]
 pub(super) struct Statistics {
     /// `[C]`
     mean: Tensor,
@@ -126,8 +125,7 @@ impl Statistics {
         let mut of_input = None;
         if let Some(mut sums) = saved.sum_over_ranks(&sum, &sum_normalized)? {
             div_number_(&mut sums, self.count)?;
-            let means = sums.f_chunk(2, 0)?;
-            of_input = Some(self.of_input(saved, gradient, &means[0], &means[1])?);
+            of_input = Some(self.of_input(saved, gradient, &sums.f_chunk(2, 0)?)?);
         }
         Ok(vec![of_input, Some(sum_normalized), Some(sum)])
     }
@@ -135,13 +133,8 @@ impl Statistics {
     /// Every value of a channel affects its mean and variance, and these affect all outputs.
     ///
     /// With x̂ the normalised input and g the gradient: weight / sqrt(var + eps) times g − mean(g) − x̂ · mean(g · x̂).
-    fn of_input(
-        &self,
-        saved: &Saved,
-        gradient: &Tensor,
-        mean: &Tensor,
-        mean_normalized: &Tensor,
-    ) -> Result<Tensor> {
+    fn of_input(&self, saved: &Saved, gradient: &Tensor, means: &[Tensor]) -> Result<Tensor> {
+        let (mean, mean_normalized) = (&means[0], &means[1]);
         let mut std = copy(&self.var)?;
         add_number_(&mut std, saved.eps)?;
         let std = std.f_sqrt()?;

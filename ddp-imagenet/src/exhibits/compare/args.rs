@@ -80,19 +80,15 @@ mod tests {
     use super::*;
     use report::parse_flags;
 
-    fn compare(flags: &str) -> CompareArgs {
-        parse_flags(flags.split_whitespace()).unwrap()
-    }
-
     #[test]
     fn the_single_device_has_what_each_of_several_has_unless_told_otherwise() {
-        let images = |flags, method| compare(flags).images(method).unwrap();
-        let flags = "--devices 4xcpu --batch-size 768";
-        assert_eq!([Method::Single, Method::Ddp].map(|method| images(flags, method)), [192, 192]);
+        let compare = |flags: &str| parse_flags::<CompareArgs>(flags.split(' ')).unwrap();
+        let both = [Method::Single, Method::Ddp];
+        let images = |flags| both.map(|method| compare(flags).images(method).unwrap());
+        assert_eq!(images("--devices 4xcpu --batch-size 768"), [192, 192]);
         let args = compare("--devices 4xcpu --workers 6");
         assert_eq!([Method::Ddp, Method::Apex].map(|method| args.workers(method)), [6, 2]);
         // The article's single GPU had more (S4.46).
-        let flags = "--devices 4xcpu --batch-size 768 --single-batch-size 240";
-        assert_eq!([Method::Single, Method::Ddp].map(|method| images(flags, method)), [240, 192]);
+        assert_eq!(images("--devices 4xcpu --batch-size 768 --single-batch-size 240"), [240, 192]);
     }
 }

@@ -23,8 +23,7 @@ pub fn explain(measured: &[Measured; 5]) -> Result<String, Error> {
 }
 
 fn numbers(found: &Measured) -> Value {
-    let peaks = || found.devices.iter().map(|device| device.peak);
-    let highest_other = peaks().skip(1).max().unwrap_or(0);
+    let highest_other = found.devices[1..].iter().map(|device| device.peak).max().unwrap_or(0);
     let gathered = found.batch_size() - found.images;
     context! {
         run => found.name.clone(),

@@ -14,7 +14,7 @@ use report::println;
 use std::{collections::BTreeMap, time::Duration};
 use tch::Tensor;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, Error, LogicalDevice};
 
 /// Train a model in two parts, on one device or on two.
 #[derive(Debug, clap::Args)]
@@ -47,10 +47,8 @@ struct Trained {
 
 pub fn run(args: &Args) -> Result<()> {
     let devices = &args.devices;
-    ensure!(
-        devices.len() == 2,
-        "--devices is {devices}, but must be two devices, such as 2xcpu: the model has two parts"
-    );
+    let expected = "two devices, such as 2xcpu: the model has two parts";
+    ensure!(devices.len() == 2, Error::argument("--devices", devices, expected));
     args.show.svg.check()?;
     // A logical device stands for one core.
     tch::set_num_threads(1);

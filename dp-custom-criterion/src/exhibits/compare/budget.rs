@@ -79,12 +79,10 @@ fn search(
 
         let lowest = fits.map_or(1, |point| point.pairs + 1);
         let highest = exceeds.map_or(usize::MAX, |point| point.pairs - 1);
-        if let Some(exceeds) = exceeds
-            && highest < lowest
-        {
-            return Ok((fits, exceeds));
+        match exceeds {
+            Some(exceeds) if highest < lowest => return Ok((fits, exceeds)),
+            _ => pairs = predict(before, latest, budget).clamp(lowest, highest),
         }
-        pairs = predict(before, latest, budget).clamp(lowest, highest);
     }
 }
 

@@ -68,11 +68,10 @@ impl<'a> Runs<'a> {
         let recomputes = self.args.model.checkpoint_activations;
         let checkpoint = if recomputes { " --checkpoint-activations" } else { "" };
         let (method, vocab_size) = (flag_value(&method), self.vocab_size);
-        // An epoch has at least one step.
-        let epochs = steps;
+        // An epoch has at least one step, so as many epochs are enough.
         format!(
             "--method={method} --devices={devices} --batch-size={batch_size} --steps={steps} \
-             --epochs={epochs} --hidden={hidden} --layers={layers} --attn-heads={attn_heads} \
+             --epochs={steps} --hidden={hidden} --layers={layers} --attn-heads={attn_heads} \
              --seq-len={seq_len} --vocab-size={vocab_size} --dropout={dropout}{checkpoint}"
         )
     }

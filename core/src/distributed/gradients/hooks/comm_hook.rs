@@ -85,8 +85,4 @@ where
     }
 }
 
-impl<F> fmt::Debug for FromFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FromFn").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+debug_parts!(FromFn<F>, self, name: self.name);

@@ -76,15 +76,13 @@ fn check(result: &Tensor, kind: Option<Kind>, buffer: &Tensor, index: usize) -> 
     let properties = |tensor: &Tensor| (tensor.kind(), tensor.size(), tensor.device());
     let (own_kind, size, device) = properties(buffer);
     let expected = (kind.unwrap_or(own_kind), size, device);
-    if result.defined() && properties(result) == expected {
+    let found = result.defined().then(|| properties(result));
+    if found.as_ref() == Some(&expected) {
         return Ok(());
     }
     let describe =
         |(kind, size, device): (Kind, Vec<i64>, Device)| format!("{kind:?} {size:?} on {device:?}");
-    let found = match result.defined() {
-        true => describe(properties(result)),
-        false => "an undefined tensor".into(),
-    };
+    let found = found.map_or("an undefined tensor".into(), describe);
     let expected = format!("{}, as the bucket", describe(expected));
     Err(Error::argument(format!("its result for bucket {index}"), found, expected))
 }

@@ -102,11 +102,9 @@ impl Store {
     pub fn tcp(host_name: &str, port: u16, is_master: bool, timeout: Duration) -> Result<Store> {
         let what = if is_master { "serve" } else { "reach" };
         let served = rendezvous::tcp(host_name, port, is_master, timeout.min(LONGEST_TIMEOUT));
-        let (engine, server) = served.map_err(|error| Error::Rendezvous {
-            rank: 0,
-            world_size: 1,
-            operation: format!("{what} a store at {host_name}:{port}"),
-            message: error.to_string(),
+        let (engine, server) = served.map_err(|error| {
+            let operation = format!("{what} a store at {host_name}:{port}");
+            Error::Rendezvous { rank: 0, world_size: 1, operation, message: error.to_string() }
         })?;
         let keeper = format!("the process at {server}");
         Ok(Self::new(engine, Origin { env: None, is_master, keeper, network: Some(server) }))

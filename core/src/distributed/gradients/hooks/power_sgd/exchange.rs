@@ -33,7 +33,12 @@ impl Exchange {
         if state.batched {
             buffer = buffer.f_constant_pad_nd([0, side * side - len])?;
         }
-        let original = add_error(state, index, &mut buffer)?;
+        // The last step's error.
+        if let Some(error) = state.errors.get(&index) {
+            let _ = buffer.f_add_(error)?;
+        }
+        let original = state.options.use_error_feedback.then(|| buffer.f_detach_copy());
+        let original = original.transpose()?;
         let (uncompressed, matrices) = if state.batched {
             state.numel[0] += len as u64;
             state.numel[1] += 2 * (side * state.options.rank_of(side, side)) as u64;
@@ -104,17 +109,6 @@ fn multiply(out: &Tensor, a: &Tensor, b: &Tensor, batched: bool) -> Result<(), T
         false => a.f_bmm_out(out, b),
     }
     .map(drop)
-}
-
-/// Adds the last step's error to the gradients, and returns a copy of the sum.
-fn add_error(state: &State, index: usize, buffer: &mut Tensor) -> Result<Option<Tensor>, TchError> {
-    if !state.options.use_error_feedback {
-        return Ok(None);
-    }
-    if let Some(error) = state.errors.get(&index) {
-        let _ = buffer.f_add_(error)?;
-    }
-    Ok(Some(buffer.f_detach_copy()?))
 }
 
 /// The uncompressed gradients, and the others as matrices.

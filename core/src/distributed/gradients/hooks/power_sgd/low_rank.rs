@@ -1,6 +1,7 @@
 //! Matrices and their low-rank factors.
 
 use super::{PowerSgdOptions, orthogonalize::orthogonalize, state::State};
+use crate::Tensors;
 use c10d_sys::tensor::randn_;
 use tch::{TchError, Tensor};
 use tch_parallel_base::tensors::grouped;
@@ -55,11 +56,11 @@ pub(super) fn factors(
     batches: Vec<Batch>,
 ) -> Result<([Tensor; 2], Vec<LowRank>)> {
     let options = state.options;
-    let remembered = state.memory.get(&index).map(share);
+    let remembered = state.memory.get(&index).map(Tensors::shallow_clone);
     let is_new = remembered.is_none();
     let memory = remembered.map_or_else(|| allocate(&options, buffer, &batches), Ok)?;
     if options.warm_start {
-        state.memory.insert(index, share(&memory));
+        state.memory.insert(index, memory.shallow_clone());
     }
 
     let mut starts = [0, 0];
@@ -93,8 +94,4 @@ fn allocate(options: &PowerSgdOptions, buffer: &Tensor, batches: &[Batch]) -> Re
     }
     let empty = |size| Tensor::f_empty([size], (buffer.kind(), buffer.device()));
     Ok([empty(sizes[0])?, empty(sizes[1])?])
-}
-
-fn share(memory: &[Tensor; 2]) -> [Tensor; 2] {
-    memory.each_ref().map(Tensor::shallow_clone)
 }

@@ -1,0 +1,14 @@
+//! `Debug` for types that hold more than can be shown.
+
+/// Implements it with these parts alone, each a name and a value.
+macro_rules! debug_parts {
+    ($Type:ident $(<$($Any:ident),+>)?, $self:ident $(, $part:ident: $value:expr)*) => {
+        impl $(<$($Any),+>)? std::fmt::Debug for $Type $(<$($Any),+>)? {
+            fn fmt(&$self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($Type))
+                    $(.field(stringify!($part), &$value))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
