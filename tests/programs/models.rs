@@ -56,9 +56,7 @@ fn main() -> Result<()> {
         saved.extend(copies(mode, buffers()));
     }
 
-    for (name, parameter) in named_parameters(&vs) {
-        println!("{name} {:?}", parameter.size());
-    }
+    named_parameters(&vs).iter().for_each(|(name, it)| println!("{name} {:?}", it.size()));
     saved.extend(bytes.into_iter().map(|(name, n)| (name.into(), Tensor::from(n as i64))));
     Tensor::write_safetensors(&saved, file)?;
     Ok(())

@@ -126,9 +126,7 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        for name in &self.names {
-            let _ = ip(&["netns", "delete", name]);
-        }
+        self.names.iter().for_each(|name| drop(ip(&["netns", "delete", name])));
     }
 }
 

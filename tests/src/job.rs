@@ -76,10 +76,9 @@ impl Job {
 
     /// The names of the files and directories that the processes have left in the job's directory.
     pub fn files(&self) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.directory())? {
-            names.push(entry?.file_name().to_string_lossy().into_owned());
-        }
+        let entries = fs::read_dir(self.directory())?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let mut names = names.collect::<Result<Vec<_>>>()?;
         names.sort();
         Ok(names)
     }

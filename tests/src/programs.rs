@@ -66,9 +66,7 @@ pub fn between<'a>(text: &'a str, begin: &str, end: &str) -> Result<&'a str> {
 /// The difference between two texts with these names.
 pub fn diff([from, to]: [&str; 2], texts: [&str; 2]) -> Result<String> {
     let job = Job::new()?;
-    for (name, text) in [from, to].iter().zip(texts) {
-        fs::write(job.path(name), text)?;
-    }
+    [from, to].iter().zip(texts).try_for_each(|(name, text)| fs::write(job.path(name), text))?;
     let arguments = ["-U", "1", "--label", from, "--label", to, from, to];
     // diff exits with 1 if it finds differences.
     Ok(job.run(Command::new("diff").args(arguments))?.expect_code(1)?.stdout)
@@ -163,13 +161,10 @@ pub fn free_port() -> Result<u16> {
     // Test programs that run at the same time have neighbouring numbers: each starts a hundred ports
     // after the one before it.
     let offset = u16::try_from(process::id() % 100)? * (PORTS / 100);
-    for _ in 0..PORTS {
-        let port = FIRST + (offset + CALLS.fetch_add(1, Ordering::Relaxed)) % PORTS;
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("no port from {FIRST} on is free");
+    let next = |_| FIRST + (offset + CALLS.fetch_add(1, Ordering::Relaxed)) % PORTS;
+    let is_free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
+    let free = (0..PORTS).map(next).find(is_free);
+    free.with_context(|| format!("no port from {FIRST} on is free"))
 }
 
 /// A program of this workspace, found from the directory into which cargo has put the running test

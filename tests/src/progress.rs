@@ -6,6 +6,9 @@
 use crate::prelude::*;
 use std::time::SystemTime;
 
+/// The shortest time between two looks, because checking all files and processes takes a while.
+const INTERVAL: Duration = Duration::from_millis(500);
+
 /// How long processes may go on without a sign of progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
@@ -25,12 +28,17 @@ impl Patience {
     /// Gives up on processes that write below `root`.
     pub fn with_job(self, root: PathBuf, processes: impl Fn() -> Vec<Pid>) -> impl FnMut() -> bool {
         let (mut work, mut change) = (Unchanged::new(), Unchanged::new());
-        now_and_then(move || {
+        let mut asked = Instant::now();
+        move || {
+            if asked.elapsed() < INTERVAL {
+                return false;
+            }
+            asked = Instant::now();
             let processes = processes();
             let idle = work.see(self.work(&processes));
             let silent = change.see(newest_change(&root));
             idle.min(silent) >= self.idle || silent >= self.silent
-        })
+        }
     }
 
     /// A value that changes when one of the processes has begun or ended, or when together they
@@ -39,19 +47,6 @@ impl Patience {
     fn work(self, processes: &[Pid]) -> (Vec<Pid>, u128) {
         let used: Duration = processes.iter().filter_map(|&process| processor_time(process)).sum();
         (processes.to_vec(), used.as_micros() / (self.idle / 20).as_micros())
-    }
-}
-
-/// Asks at most twice a second, because checking all files and processes takes a while.
-fn now_and_then(mut ask: impl FnMut() -> bool) -> impl FnMut() -> bool {
-    const INTERVAL: Duration = Duration::from_millis(500);
-    let mut asked = Instant::now();
-    move || {
-        if asked.elapsed() < INTERVAL {
-            return false;
-        }
-        asked = Instant::now();
-        ask()
     }
 }
 

@@ -20,9 +20,7 @@ pub fn until<T>(
         if let Some(found) = look()? {
             return Ok(found);
         }
-        if last {
-            bail!("waited in vain until {what}");
-        }
+        ensure!(!last, "waited in vain until {what}");
         sleep(INTERVAL);
     }
 }

@@ -1,7 +1,6 @@
 //! Mixed precision equals Python's to the last bit: losses, the scale after each step, weights.
 
 use crate::prelude::*;
-use tests::parity::{FILE, expect_equal_tensors};
 
 /// Takes twelve steps in Rust and in Python, compares them, and returns the scale after each step.
 fn expect_parity(kind: &str) -> Result<Vec<f32>> {

@@ -3,7 +3,7 @@
 
 use crate::prelude::*;
 use std::net::TcpListener;
-use tests::{digits, safetensors};
+use tests::safetensors;
 
 /// ddp-mnist with arguments that make it fail.
 fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<()> {

@@ -26,10 +26,8 @@ fn install_only_pytorch(packages: &Path) -> Result<PathBuf> {
 
 #[test]
 fn every_part_starts_with_pytorch_alone_and_ends_at_its_first_call_of_cuda() -> Result<()> {
-    let job = Job::new()?;
-    let pack = job.path("pack");
-    job.run(program("xtask", ["gpu", "pack", "--cpu", "--to", "pack"])?)?.expect_success()?;
-    let packages = job.path("packages");
+    let job = Job::done(program("xtask", ["gpu", "pack", "--cpu", "--to", "pack"])?)?;
+    let [pack, packages] = ["pack", "packages"].map(|name| job.path(name));
     let interpreter = install_only_pytorch(&packages)?;
     let examination = |flags: &[&str]| {
         let mut command = Command::new(&interpreter);

@@ -2,7 +2,6 @@
 //! `exhibit-kit`'s to decide, as in `bert_bad_input`.
 
 use crate::prelude::*;
-use tests::digits;
 
 fn compare(flags: &[&str]) -> Result<Command> {
     let sizes = ["compare", "--arch=pyramidnet8_a6", "--batch-size=8", UNHURRIED];

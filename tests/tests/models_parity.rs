@@ -2,7 +2,6 @@
 //! order of the parameters, and outputs, gradients and running statistics in training, with dropout, and in evaluation.
 
 use crate::prelude::*;
-use tests::parity::{Both, FILE, expect_equal_tensors};
 
 fn expect_parity(arch: &str) -> Result<()> {
     let Both { tensors, printed: [rust, python] } =

@@ -2,7 +2,6 @@
 //! and with clipped gradients: the weights, the state, and the initial weights.
 
 use crate::prelude::*;
-use tests::parity::{FILE, expect_equal_tensors};
 
 struct Optimizer(&'static str);
 

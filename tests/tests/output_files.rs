@@ -51,11 +51,6 @@ fn texts_tables_and_help_that_nobody_reads_are_no_errors() -> Result<()> {
     programs.iter().try_for_each(|it| expect_code_without_readers(it, "0").map(drop))
 }
 
-#[test]
-fn an_error_that_nobody_reads_has_its_usual_code() -> Result<()> {
-    expect_code_without_readers(&ddp_mnist(["--load", "missing"])?, "1").map(drop)
-}
-
 /// A limit on the size of files stands for a full disk here: the system also sends a signal.
 #[test]
 fn a_model_that_is_too_large_for_a_file_leaves_nothing_behind() -> Result<()> {
@@ -135,4 +130,6 @@ cases! {
     fn ddp_imagenet_shows_its_steps_and_losses() = expect_traces_and_curves("ddp-imagenet", IMAGENET);
     fn dp_custom_criterion_shows_its_steps_and_losses() =
         expect_traces_and_curves("dp-custom-criterion", &format!("{BERT} --corpus {}", corpus()));
+    fn an_error_that_nobody_reads_has_its_usual_code() =
+        expect_code_without_readers(&ddp_mnist(["--load", "missing"])?, "1").map(drop);
 }

@@ -152,8 +152,8 @@ impl Trace {
         Span(self.recording.as_ref().map(|recording| {
             let begin = gpu(device).and_then(|index| mark(index).ok());
             let start = recording.began.elapsed();
-            let (shapes, bytes_copied, duration) = Default::default();
-            let event = Event { step, device, shapes, bytes_copied, start, duration };
+            let (shapes, duration) = (Vec::new(), Duration::ZERO);
+            let event = Event { step, device, shapes, bytes_copied: 0, start, duration };
             OpenSpan { recording: recording.clone(), event, begin }
         }))
     }

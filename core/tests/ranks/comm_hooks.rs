@@ -42,8 +42,7 @@ fn a_hook_sees_each_bucket_as_this_rank_has_computed_it(group: &ProcessGroup) {
         let gradients: Vec<_> = bucket.gradients()?.iter().map(Tensor::copy).collect();
         let buffer = bucket.buffer()?.copy();
         let _ = sender.send((place, buffer, gradients, bucket.parameters()?));
-        let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
-        Ok(Box::new(move || sum.wait()))
+        hooks::AllReduce.start(group, bucket)
     });
     let (vs, model) = model(group, with_hook(watch));
     for (step, buckets) in [(0, 1), (1, 2), (2, 2)] {
@@ -98,10 +97,8 @@ fn under_no_sync_no_hook_is_called(group: &ProcessGroup) {
 /// The last gradients of three matrices, two of them of the same shape, after four steps.
 fn three_matrices(group: &ProcessGroup, options: hooks::PowerSgdOptions) -> Vec<Tensor> {
     let matrices = [("a", [24, 16]), ("b", [20, 10]), ("c", [24, 16])];
-    let hook = hooks::PowerSgd::new(options).unwrap();
-    let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
+    let options = hooked(hooks::PowerSgd::new(options).unwrap());
     let (vs, model) = ddp(group, options, |p| matrices.map(|(name, shape)| p.zeros(name, &shape)));
-    let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
     for step in 0..4 {
         let sum = |(index, matrix): (usize, &Tensor)| {
             let numbers = Tensor::arange(matrix.numel() as i64, FLOAT_CPU);
@@ -109,7 +106,7 @@ fn three_matrices(group: &ProcessGroup, options: hooks::PowerSgdOptions) -> Vec<
             ((numbers * speed).sin().view_as(matrix) * matrix).sum(Kind::Float)
         };
         let loss = model.forward(|all| all.iter().enumerate().map(sum).sum::<Tensor>()).unwrap();
-        optimizer.zero_grad().unwrap();
+        sgd(&vs, 0.0).zero_grad().unwrap();
         model.backward(&loss).unwrap();
     }
     vs.trainable_variables().iter().map(Tensor::grad).collect()

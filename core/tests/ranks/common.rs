@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{any::type_name, collections::BTreeMap, process::Command, time::Duration};
 use tch::{Device, Tensor, kind::FLOAT_CPU, kind::INT64_CPU, nn, nn::VarStore, no_grad};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::{checkpoint::Training, distributed::*};
+use tch_parallel::{checkpoint::Training, distributed::hooks::CommHook, distributed::*};
 use tests::fork_server::{serve_if_asked, this_test};
 use tests::programs::{as_rank, free_port, in_shell};
 use tests::{Job, expect_all_succeed, python, run_by};
@@ -19,10 +19,8 @@ fn test_of<C>(_closure: &C) -> &'static str {
 
 /// In the test's process, starts the ranks and waits for them; in a rank's, runs the body, in the job's directory.
 pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
-    processes_from(world_size, test_of(&body), unprepared, |_, it| it, || body(&join()));
+    processes_from(world_size, test_of(&body), None, |_, it| it, || body(&join()));
 }
-
-fn unprepared(_: &Job) {}
 
 /// Values of `TCH_PARALLEL_SHARED_MEMORY`.
 pub const SHARED_MEMORY: &[&str] = &["1"];
@@ -32,7 +30,7 @@ pub const EACH_TRANSPORT: &[&str] = &["1", "0"];
 pub fn on_ranks_with_each_transport(world_size: usize, body: impl Fn(&ProcessGroup)) {
     for switch in EACH_TRANSPORT {
         let switched = with_variable("TCH_PARALLEL_SHARED_MEMORY", switch);
-        processes_from(world_size, test_of(&body), unprepared, switched, || body(&join()));
+        processes_from(world_size, test_of(&body), None, switched, || body(&join()));
     }
 }
 
@@ -49,9 +47,8 @@ pub fn after_python(
         body(&group, read(&saved_by(script, group.rank())));
     };
     for switch in transports {
-        let prepare = python_ranks(world_size, script, arguments);
         let switched = with_variable("TCH_PARALLEL_SHARED_MEMORY", switch);
-        processes_from(world_size, test_of(&body), prepare, switched, with_file);
+        processes_from(world_size, test_of(&body), Some((script, arguments)), switched, with_file);
     }
 }
 
@@ -72,10 +69,10 @@ pub fn processes(world_size: usize, body: impl FnOnce()) {
 pub fn with_store(world_size: usize, body: impl FnOnce(Store, usize)) {
     let test = test_of(&body);
     let body = || body(Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank);
-    processes_from(world_size, test, unprepared, |_, it| it, body);
+    processes_from(world_size, test, None, |_, it| it, body);
 }
 
-/// Like `processes_with`, after `python_ranks`.
+/// Like `processes_with`, but first runs as many ranks of a Python script.
 pub fn processes_after_python(
     world_size: usize,
     script: &str,
@@ -83,8 +80,7 @@ pub fn processes_after_python(
     change: impl Fn(usize, Command) -> Command,
     body: impl FnOnce(),
 ) {
-    let prepare = python_ranks(world_size, script, arguments);
-    processes_from(world_size, test_of(&body), prepare, change, body);
+    processes_from(world_size, test_of(&body), Some((script, arguments)), change, body);
 }
 
 /// Like `processes`, but `change` adapts the commands that start the ranks.
@@ -93,13 +89,14 @@ pub fn processes_with(
     change: impl Fn(usize, Command) -> Command,
     body: impl FnOnce(),
 ) {
-    processes_from(world_size, test_of(&body), unprepared, change, body);
+    processes_from(world_size, test_of(&body), None, change, body);
 }
 
+/// `before` is a Python script of which as many ranks run first, with its arguments.
 fn processes_from(
     world_size: usize,
     test: &str,
-    prepare: impl FnOnce(&Job),
+    before: Option<(&str, &str)>,
     change: impl Fn(usize, Command) -> Command,
     body: impl FnOnce(),
 ) {
@@ -109,27 +106,30 @@ fn processes_from(
         tch_parallel::exit(0);
     }
     serve_if_asked().unwrap();
-    let (job, port) = (Job::new().unwrap(), free_port().unwrap());
-    prepare(&job);
-    let start = |rank| {
-        let command = as_rank(this_test(test).unwrap(), rank, world_size, port);
-        job.start(change(rank, command)).unwrap()
-    };
-    expect_all_succeed((0..world_size).map(start).collect()).unwrap();
+    let job = Job::new().unwrap();
+    if let Some((script, arguments)) = before {
+        let command = |rank, port| python_rank(script, (rank, world_size, port), arguments);
+        run_ranks(&job, world_size, command);
+    }
+    let command = |rank, port| as_rank(this_test(test).unwrap(), rank, world_size, port);
+    run_ranks(&job, world_size, |rank, port| change(rank, command(rank, port)));
 }
 
-pub fn with_variables_of(other: &Command, mut command: Command) -> Command {
+/// Starts ranks that meet at a port, and waits for them.
+fn run_ranks(job: &Job, ranks: usize, command: impl Fn(usize, u16) -> Command) {
+    let port = free_port().unwrap();
+    let start = |rank| job.start(command(rank, port)).unwrap();
+    expect_all_succeed((0..ranks).map(start).collect()).unwrap();
+}
+
+fn with_variables_of(other: &Command, mut command: Command) -> Command {
     command.envs(other.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command
 }
 
 /// Starts two ranks, one of which runs a Python script and the other the body.
 pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
-    let start = |rank, command: Command| match rank == python_rank {
-        true => with_variables_of(&command, python(script, []).unwrap()),
-        false => command,
-    };
-    processes_with(2, start, body);
+    processes_with(2, rank_by(python_rank, || python(script, []).unwrap()), body);
 }
 
 /// Whether it panics.
@@ -156,6 +156,11 @@ pub fn ddp<M>(
     let vs = VarStore::new(Device::Cpu);
     let model = DistributedDataParallel::with_options(build(&vs.root()), &vs, group, options);
     (vs, model.unwrap())
+}
+
+/// The defaults with a communication hook.
+pub fn hooked(hook: impl CommHook + 'static) -> DdpOptions {
+    DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() }
 }
 
 /// What the outputs for four of Python's samples should be.
@@ -190,6 +195,11 @@ pub fn mortal(rank: usize) -> impl Fn(usize, Command) -> Command {
     move |own, command| if own == rank { in_shell(r#""$@"; true"#, &command) } else { command }
 }
 
+/// This rank runs another program.
+pub fn rank_by(rank: usize, program: impl Fn() -> Command) -> impl Fn(usize, Command) -> Command {
+    move |own, command| if own == rank { with_variables_of(&command, program()) } else { command }
+}
+
 /// A change in which all ranks have this environment variable.
 pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Command {
     move |_, mut command| {
@@ -200,13 +210,9 @@ pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Comm
 
 pub type Saved = BTreeMap<String, Tensor>;
 
-/// Returns a function that starts the ranks of a Python script in a job, and waits for them.
-fn python_ranks(ranks: usize, script: &str, arguments: &str) -> impl FnOnce(&Job) {
-    move |job| {
-        let port = free_port().unwrap();
-        let start = |rank| job.start(python_rank(script, (rank, ranks, port), arguments)).unwrap();
-        expect_all_succeed((0..ranks).map(start).collect()).unwrap();
-    }
+/// Adds tensors as they are now, with a prefix to their names.
+pub fn save(saved: &mut Saved, prefix: &str, tensors: impl IntoIterator<Item = (String, Tensor)>) {
+    saved.extend(tensors.into_iter().map(|(name, it)| (format!("{prefix}.{name}"), it.copy())));
 }
 
 /// The command of a rank of a Python script, whose first argument is the file that it writes.

@@ -1,12 +1,10 @@
 //! Delayed gradients, communication hooks with all their options, steps in the backward pass and what happens to buffers
 //! equal Python's to the last bit, and combinations that are not supported are refused by name.
 
-use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
 use crate::ddp_parity::with_batch_norm;
 use crate::prelude::*;
 use crate::weights::{Weights, backward, gradients, mean, model, own, with_hook};
 use tch_parallel::distributed::hooks::*;
-use tch_parallel::nn::channels_last_weights;
 
 /// Trains with an optimizer outside the backward pass, unless `options` make one for within it.
 fn train(
@@ -28,13 +26,8 @@ fn train(
         if steps {
             optimizer.step().unwrap();
         }
-        let tensors = vs.variables().into_iter();
-        saved.extend(tensors.map(|(key, it)| (format!("{name}.{step}.{key}"), it.copy())));
+        save(saved, &format!("{name}.{step}"), vs.variables());
     }
-}
-
-fn hooked(hook: impl CommHook + 'static) -> DdpOptions {
-    DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() }
 }
 
 /// Trains with PowerSGD, which makes `numel` of 63 numbers in three of the five steps.
@@ -98,8 +91,7 @@ fn in_backward<R: UpdateRule + Send>(group: &ProcessGroup, name: &str, rule: R) 
         let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
         net.forward_t(&xs, true).cross_entropy_for_logits(&labels()).backward();
         assert!(vs.trainable_variables().iter().all(|parameter| !parameter.grad().defined()));
-        let tensors = vs.variables().into_iter();
-        saved.extend(tensors.map(|(key, it)| (format!("{name}.{step}.{key}"), it.copy())));
+        save(&mut saved, &format!("{name}.{step}"), vs.variables());
     }
     saved
 }
@@ -221,7 +213,7 @@ fn a_forward_pass_waits_for_buffers_after_a_plain_backward_pass(group: &ProcessG
 fn steps_in_the_backward_pass_read_gradients_in_the_layout_of_weights(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
     let net = nn::conv2d(vs.root(), 3, 4, 3, Default::default());
-    channels_last_weights(&vs).unwrap();
+    tch_parallel::nn::channels_last_weights(&vs).unwrap();
     let options = fused(&vs, SgdOptions { lr: 0.5, ..Default::default() });
     let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
     let (weight, xs) = (&vs.variables()["weight"], numbers(&[2, 3, 5, 5], group.rank() as i64));
@@ -233,7 +225,7 @@ fn steps_in_the_backward_pass_read_gradients_in_the_layout_of_weights(group: &Pr
 #[run_by(on_ranks(2))]
 fn an_optimizer_in_use_is_named_by_the_backward_pass(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
-    let weights = Weights::new(&vs);
+    let weights = Weights::new(&vs.root());
     let optimizer = Arc::new(Mutex::new(sgd(&vs, 0.1)));
     let hook = HookThenOptimizer::new(hooks::AllReduce, optimizer.clone()).unwrap();
     let _guard = optimizer.lock().unwrap();

@@ -1,9 +1,8 @@
 //! Which models DistributedDataParallel accepts, and what it does to their variables.
 
 use crate::prelude::*;
-use tch::nn::Linear;
 
-fn layer(vs: &VarStore, outputs: i64) -> Linear {
+fn layer(vs: &VarStore, outputs: i64) -> nn::Linear {
     nn::linear(&vs.root() / "fc", 4, outputs, Default::default())
 }
 

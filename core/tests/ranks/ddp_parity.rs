@@ -1,9 +1,7 @@
 //! Sparse gradients, ignored variables, mixed precision, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
-use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal, fill};
 use crate::prelude::*;
-use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
 use tch_parallel::nn::{LinearOptions, linear};
 
 fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
@@ -11,12 +9,9 @@ fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
     let bag = vs.root().zeros("bag", &[20, 4]);
     let head = linear(vs.root() / "head", 4, 3, LinearOptions::default());
     fill(&vs, group.rank() as i64);
-    let mut options = DdpOptions { sparse_gradients: ["bag".into()].into(), ..Default::default() };
-    match way {
-        "view" => options.gradient_as_bucket_view = true,
-        "hook" => options.comm_hook = Some(Box::new(AllReduce)),
-        _ => {}
-    }
+    let options = if way == "hook" { hooked(hooks::AllReduce) } else { DdpOptions::default() };
+    let (sparse_gradients, gradient_as_bucket_view) = (["bag".into()].into(), way == "view");
+    let options = DdpOptions { sparse_gradients, gradient_as_bucket_view, ..options };
     let model = DistributedDataParallel::with_options((bag, head), &vs, group, options).unwrap();
     for step in 0..3 {
         let indices = Tensor::arange(12, INT64_CPU) * (step + 3);
@@ -63,10 +58,10 @@ fn ignored(group: &ProcessGroup, saved: &mut Saved) {
         let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
         let output = model.f_forward_t(&xs, true).unwrap();
         model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
-        let parameters = model.named_parameters().into_iter();
-        saved.extend(parameters.map(|(key, it)| (format!("ignored.{step}.grad.{key}"), it.grad())));
+        let gradients = model.named_parameters().into_iter().map(|(key, it)| (key, it.grad()));
+        save(saved, &format!("ignored.{step}.grad"), gradients);
     }
-    saved.extend(vs.variables().into_iter().map(|(name, it)| (format!("ignored.{name}"), it)));
+    save(saved, "ignored", vs.variables());
 }
 
 /// Pieces of a step whose parameters are bf16 while it computes.
@@ -76,9 +71,7 @@ fn mixed(group: &ProcessGroup, reduce_dtype: Kind, saved: &mut Saved) {
     // The second layer is used twice, the last one is frozen.
     let net = (layer("0", 6, 5), layer("1", 5, 5), layer("2", 5, 3));
     fill(&vs, group.rank() as i64);
-    for name in ["2.weight", "2.bias"] {
-        let _ = vs.variables()[name].set_requires_grad(false);
-    }
+    let _ = ["2.weight", "2.bias"].map(|name| vs.variables()[name].set_requires_grad(false));
     let mixed_precision = Some(MixedPrecision {
         param_dtype: Some(Kind::BFloat16),
         reduce_dtype: Some(reduce_dtype),
@@ -106,17 +99,15 @@ fn mixed(group: &ProcessGroup, reduce_dtype: Kind, saved: &mut Saved) {
         }
         optimizer.step().unwrap();
     }
-    let parameters = model.named_parameters().into_iter();
-    saved.extend(parameters.map(|(name, it)| (format!("mixed.{reduce_dtype:?}.{name}"), it)));
+    save(saved, &format!("mixed.{reduce_dtype:?}"), model.named_parameters());
 }
 
-fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved) {
+fn local(group: &ProcessGroup, name: &str, hook: hooks::PostLocalSgd, saved: &mut Saved) {
     let vs = VarStore::new(Device::Cpu);
     let layer = |i: &str, from, to| linear(vs.root() / i, from, to, Default::default());
     let net = nn::seq_t().add(layer("0", 6, 5)).add(layer("1", 5, 3));
     fill(&vs, group.rank() as i64);
-    let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
-    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    let model = DistributedDataParallel::with_options(net, &vs, group, hooked(hook)).unwrap();
     let averager = || PeriodicModelAverager::new(group, 2, 3).unwrap();
     let wrap = |averager| PostLocalSgdOptimizer::new(sgd(&vs, 0.5), averager);
     let mut optimizer = wrap(averager());
@@ -132,8 +123,7 @@ fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved
         let output = model.f_forward_t(&xs, true).unwrap();
         model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
         optimizer.step().unwrap();
-        let parameters = model.named_parameters().into_iter();
-        saved.extend(parameters.map(|(key, it)| (format!("local.{name}.{step}.{key}"), it.copy())));
+        save(saved, &format!("local.{name}.{step}"), model.named_parameters());
     }
 }
 
@@ -152,8 +142,7 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
     assert_eq!(average.n_averaged(), 6);
     let name = if averaging == Averaging::Swa { "swa" } else { "ema" };
     let python = if use_buffers { "True" } else { "False" };
-    let variables = averaged_vs.variables().into_iter();
-    saved.extend(variables.map(|(key, it)| (format!("averaged.{name}.{python}.{key}"), it)));
+    save(saved, &format!("averaged.{name}.{python}"), averaged_vs.variables());
 }
 
 #[run_by(after_python((2, SHARED_MEMORY), "ddp_options", ""))]
@@ -165,10 +154,10 @@ fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_e
     ["plain", "view", "hook"].into_iter().for_each(|way| sparse(group, way, &mut saved));
     ignored(group, &mut saved);
     [Kind::BFloat16, Kind::Float].into_iter().for_each(|kind| mixed(group, kind, &mut saved));
-    let alone = PostLocalSgd::without_post_local_gradient_allreduce(3);
+    let alone = hooks::PostLocalSgd::without_post_local_gradient_allreduce(3);
     local(group, "alone", alone, &mut saved);
     let both = group.new_group(&[0, 1]).unwrap().unwrap();
-    local(group, "together", PostLocalSgd::new(both, 3), &mut saved);
+    local(group, "together", hooks::PostLocalSgd::new(both, 3), &mut saved);
     for use_buffers in [false, true] {
         averaged(group, Averaging::Swa, use_buffers, &mut saved);
         averaged(group, Averaging::Ema { decay: 0.9 }, use_buffers, &mut saved);

@@ -5,9 +5,7 @@ use crate::prelude::*;
 /// The model of torchft's regression test: two layers of a single weight, which is 1 at first.
 fn two_weights() -> VarStore {
     let vs = VarStore::new(Device::Cpu);
-    for layer in ["0", "1"] {
-        let _ = (vs.root() / "layers" / layer).ones("weight", &[1, 1]);
-    }
+    let _ = ["0", "1"].map(|layer| (vs.root() / "layers" / layer).ones("weight", &[1, 1]));
     vs
 }
 
@@ -228,9 +226,8 @@ fn what_does_not_fit_together_is_refused() {
 #[test]
 fn fragments_are_of_similar_size_and_keep_the_order() {
     let vs = VarStore::new(Device::Cpu);
-    for (name, size) in [("a", 10), ("b", 1), ("c", 6), ("d", 5), ("e", 30), ("f", 2)] {
-        let _ = vs.root().zeros(name, &[size]);
-    }
+    let sizes = [("a", 10), ("b", 1), ("c", 6), ("d", 5), ("e", 30), ("f", 2)];
+    let _ = sizes.map(|(name, size)| vs.root().zeros(name, &[size]));
     let names = |count| {
         let fragments = model_fragments(&vs, count).unwrap().into_iter();
         let joined = |fragment: Vec<_>| fragment.into_iter().map(|(name, _)| name).collect();

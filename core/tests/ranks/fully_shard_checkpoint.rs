@@ -1,6 +1,6 @@
 //! The files of a sharded model are those of the whole model, whatever the number of ranks.
 
-use crate::{common::Saved, common::read, fully_shard_twins::shard, prelude::*};
+use crate::{common::read, fully_shard_twins::shard, prelude::*};
 
 const BLOCKS: usize = 8;
 const WIDTH: i64 = 50;

@@ -1,9 +1,7 @@
 //! A rank dies while it trains or saves a sharded model, and the others name it.
 
 use crate::prelude::*;
-use c10d_sys::probe_shared_memory;
 use nix::sys::signal::{Signal, raise};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The rank that dies. It is neither the first nor the last.
 const MORTAL: usize = 1;
@@ -98,7 +96,7 @@ fn dies_in(phase: Phase) {
         files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
     };
     let before = files();
-    probe_shared_memory(die_at_the_last_moment);
+    c10d_sys::probe_shared_memory(die_at_the_last_moment);
     let phase = (group.rank() == MORTAL).then_some(phase);
     let error = step(&group, phase, &path).unwrap_err().to_string();
     let delay = fs::metadata(DEATH).unwrap().modified().unwrap().elapsed().unwrap();

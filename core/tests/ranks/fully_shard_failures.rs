@@ -3,7 +3,6 @@
 use crate::fully_shard::{gradients, loss_of, sharded};
 use crate::fully_shard_twins::{Net, batch, squares};
 use crate::prelude::*;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A loss whose backward pass fails in the first block, after the head has its gradient.
 fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {

@@ -1,6 +1,5 @@
 //! A model that is sharded has the bits of Python's `fully_shard`: losses, shards of gradients, weights.
 
-use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal, python_rank, read};
 use crate::prelude::*;
 
 const BLOCKS: usize = 3;
@@ -114,9 +113,8 @@ fn train(way: &str, group: &ProcessGroup, saved: &mut Saved) {
         }
         let name = |what: &str| format!("{way}.{step}.{what}");
         saved.insert(name("loss"), loss.detach());
-        for (variable, shard) in vs.variables() {
-            saved.insert(name(&format!("grad.{variable}")), shard.grad().copy());
-        }
+        let gradients = || vs.variables().into_iter().map(|(name, shard)| (name, shard.grad()));
+        save(saved, &name("grad"), gradients());
         if has("clip") {
             // In the order of Python's model.parameters(): each weight before its bias.
             let mut parameters = vs.trainable_variables();
@@ -142,9 +140,7 @@ fn train(way: &str, group: &ProcessGroup, saved: &mut Saved) {
                 group.all_reduce(&mut largest, ReduceOp::Max).unwrap();
                 assert_eq!(norm_of(f64::INFINITY), largest.double_value(&[]));
             }
-            for (variable, shard) in vs.variables() {
-                saved.insert(name(&format!("clipped.{variable}")), shard.grad().copy());
-            }
+            save(saved, &name("clipped"), gradients());
         }
         optimizer.step().unwrap();
         if has("evaluate") {
@@ -155,8 +151,7 @@ fn train(way: &str, group: &ProcessGroup, saved: &mut Saved) {
         // Python would gather the weights in another order.
         return;
     }
-    let weights = model.full_state_dict().unwrap().into_iter();
-    saved.extend(weights.map(|(name, whole)| (format!("{way}.{name}"), whole)));
+    save(saved, way, model.full_state_dict().unwrap());
 }
 
 fn expect_pythons_bits(group: &ProcessGroup, ways: &str, python: Saved) {
@@ -195,14 +190,11 @@ fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup, python: Saved)
 
 const MIXED: &str = "sgd-mixed-evaluate adamw-mixed-twice-clip";
 
-fn python_on_rank_1(rank: usize, command: Command) -> Command {
-    match rank {
-        0 => command,
-        _ => common::with_variables_of(&command, python_rank("fully_shard", (1, 2, 0), MIXED)),
-    }
+fn python_on_rank_1() -> impl Fn(usize, Command) -> Command {
+    common::rank_by(1, || common::python_rank("fully_shard", (1, 2, 0), MIXED))
 }
 
-#[run_by(common::processes_after_python(2, "fully_shard", MIXED, python_on_rank_1))]
+#[run_by(common::processes_after_python(2, "fully_shard", MIXED, python_on_rank_1()))]
 fn a_rank_in_rust_and_one_in_python_train_one_model() {
-    expect_pythons_bits(&common::join(), MIXED, read("fully_shard-0.safetensors"));
+    expect_pythons_bits(&common::join(), MIXED, common::read("fully_shard-0.safetensors"));
 }

@@ -28,10 +28,8 @@ impl<M> Block<M> {
     }
 
     pub fn unit(&self) -> &FsdpModule<M> {
-        match self {
-            Block::Sharded(unit) => unit,
-            Block::Whole(_) => panic!("the block is not sharded"),
-        }
+        let Block::Sharded(unit) = self else { panic!("the block is not sharded") };
+        unit
     }
 }
 

@@ -164,7 +164,7 @@ fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
 #[run_by(on_ranks(3))]
 fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
-    let weights = Weights::new(&vs);
+    let weights = Weights::new(&vs.root());
     let buffer = vs.root().zeros_no_train("buffer", &[1]);
     let model = DistributedDataParallel::with_options(weights, &vs, group, two_buckets()).unwrap();
     let steps = [5, 3, 2];

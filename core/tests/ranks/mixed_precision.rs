@@ -118,9 +118,8 @@ fn what_it_cannot_be_combined_with_is_refused(group: &ProcessGroup) {
         let options = DdpOptions { mixed_precision: Some(BF16), ..options };
         DistributedDataParallel::with_options(layer, &vs, group, options)
     };
-    let hook = Some(Box::new(hooks::AllReduce) as Box<dyn CommHook>);
-    let hooked = refused(DdpOptions { comm_hook: hook, ..Default::default() });
-    expect_error(hooked, "mixed_precision is set with comm_hook, but must be the only one");
+    let with_hook = refused(hooked(hooks::AllReduce));
+    expect_error(with_hook, "mixed_precision is set with comm_hook, but must be the only one");
     let unused = DdpOptions { find_unused_parameters: true, ..Default::default() };
     expect_error(refused(unused), "mixed_precision is set with find_unused_parameters");
 }

@@ -1,10 +1,10 @@
 //! What most of these tests use.
 
 pub(crate) use crate::common::{
-    self, ddp, labels, numbers, on_ranks, on_ranks_with_each_transport, panics, sgd, training,
-    values,
+    self, SHARED_MEMORY, Saved, after_python, ddp, expect_equal, fill, hooked, labels, numbers,
+    on_ranks, on_ranks_with_each_transport, panics, save, sgd, training, values,
 };
-pub(crate) use std::sync::{Arc, Mutex, mpsc};
+pub(crate) use std::sync::{Arc, Mutex, atomic::AtomicUsize, atomic::Ordering, mpsc};
 pub(crate) use std::time::{Duration, Instant};
 pub(crate) use std::{collections::BTreeMap, fs, path::Path, process::Command};
 pub(crate) use tch::kind::{DOUBLE_CPU, FLOAT_CPU, INT64_CPU};

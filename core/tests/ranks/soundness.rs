@@ -5,7 +5,6 @@
 
 use crate::{prelude::*, weights::*};
 use std::thread;
-use tch::with_grad;
 
 /// The loss of a forward pass whose wrapper does not see it.
 fn hidden_loss(model: &Model, gradients: &[Tensor; 2]) -> Tensor {
@@ -91,9 +90,9 @@ fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Sen
 
 #[run_by(on_ranks(1))]
 fn a_pass_within_a_hook_or_on_another_thread_that_it_waits_for_is_refused(group: &ProcessGroup) {
-    let loss_of = |model: &Model| with_grad(|| model.module().loss(&own(0, 1)));
+    let loss_of = |model: &Model| tch::with_grad(|| model.module().loss(&own(0, 1)));
     expect_refusal(group, |model| {
-        with_grad(|| model.forward(|weights| weights.loss(&own(0, 1))).map(drop))
+        tch::with_grad(|| model.forward(|weights| weights.loss(&own(0, 1))).map(drop))
     });
     expect_refusal(group, move |model| model.backward(&loss_of(model)));
     expect_refusal(group, move |model| {
@@ -128,7 +127,7 @@ fn a_model_may_be_wrapped_again_while_an_old_graph_still_exists(group: &ProcessG
     let (vs, model) = model(group, two_buckets());
     let old = hidden_loss(&model, &own(group.rank(), 0));
     drop(model);
-    let weights = Weights::new(&vs);
+    let weights = Weights::new(&vs.root());
     let again = DistributedDataParallel::with_options(weights, &vs, group, two_buckets()).unwrap();
     for step in 1..4 {
         backward(&vs, &again, &own(group.rank(), step)).unwrap();
@@ -144,7 +143,7 @@ fn without_its_wrapper_a_model_exchanges_nothing(group: &ProcessGroup) {
     drop(wrapped);
     let own = own(group.rank(), 1);
     vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
-    Weights::new(&vs).loss(&own).f_backward().unwrap();
+    Weights::new(&vs.root()).loss(&own).f_backward().unwrap();
     assert_eq!(gradients(&vs), own);
 }
 

@@ -3,7 +3,6 @@
 
 use crate::batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
 use crate::prelude::*;
-use c10d_sys::tensor::clear_grad;
 use tch_parallel::nn::*;
 
 /// The shape of each channel of a sample that is not an image but a row: one number.
@@ -20,7 +19,7 @@ fn pass(layer: &dyn ModuleT, vs: &VarStore, images: &Tensor, targets: &Tensor) -
     let mut results = vec![output.detach(), gradient(&images)];
     for mut parameter in vs.trainable_variables() {
         results.push(gradient(&parameter));
-        clear_grad(&mut parameter).unwrap();
+        c10d_sys::tensor::clear_grad(&mut parameter).unwrap();
     }
     results
 }

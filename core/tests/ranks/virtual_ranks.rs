@@ -1,6 +1,5 @@
 //! Any number of ranks computes the same bits for as many virtual ranks.
 
-use crate::common::{EACH_TRANSPORT, Saved, after_python, expect_equal, fill, read};
 use crate::prelude::*;
 use tch_parallel::nn::*;
 
@@ -48,9 +47,8 @@ fn trained<N: Send>(
             }
         }
         is_clipped |= clip_grad_norm_(&model.parameters(), 0.5).unwrap() > 0.5;
-        for (name, parameter) in model.named_parameters() {
-            saved.insert(format!("{step}.grad.{name}"), parameter.grad().copy());
-        }
+        let gradients = model.named_parameters().into_iter().map(|(name, it)| (name, it.grad()));
+        save(&mut saved, &format!("{step}.grad"), gradients);
         optimizer.step().unwrap();
         saved.insert(format!("{step}.loss"), model.mean_of_shares(&losses).unwrap());
     }
@@ -87,7 +85,7 @@ fn on_each_number_of_ranks(group: &ProcessGroup, check: impl Fn(&ProcessGroup)) 
     }
 }
 
-#[run_by(after_python((5, EACH_TRANSPORT), "virtual_ranks", ""))]
+#[run_by(after_python((5, common::EACH_TRANSPORT), "virtual_ranks", ""))]
 fn any_number_of_ranks_equals_pythons_five_with_five_virtual_ranks(
     group: &ProcessGroup,
     python: Saved,
@@ -123,7 +121,7 @@ fn expect_same(group: &ProcessGroup, file: &str, train: impl Fn(&ProcessGroup) -
         if group.world_size() == 1 {
             return Tensor::write_safetensors(&Vec::from_iter(&saved), file).unwrap();
         }
-        expect_equal(saved, read(file));
+        expect_equal(saved, common::read(file));
     });
 }
 

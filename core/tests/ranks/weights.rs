@@ -9,9 +9,9 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// The weights of a store, zeros at first.
-    pub fn new(vs: &VarStore) -> Weights {
-        let zeros = |name: &str, size: &[i64]| vs.root().entry(name).or_zeros(size);
+    /// Those of this path, zeros at first.
+    pub fn new(path: &nn::Path<'_>) -> Weights {
+        let zeros = |name: &str, size: &[i64]| path.entry(name).or_zeros(size);
         Weights { matrix: zeros("matrix", &[24, 16]), vector: zeros("vector", &[16]) }
     }
 
@@ -33,9 +33,7 @@ pub fn with_hook(hook: impl CommHook + 'static) -> DdpOptions {
 }
 
 pub fn model(group: &ProcessGroup, options: DdpOptions) -> (VarStore, Model) {
-    let vs = VarStore::new(Device::Cpu);
-    let model = DistributedDataParallel::with_options(Weights::new(&vs), &vs, group, options);
-    (vs, model.unwrap())
+    ddp(group, options, Weights::new)
 }
 
 /// Gradients that differ from rank to rank and from step to step, and that 16 bits cannot represent.

@@ -48,12 +48,11 @@ impl Job {
     /// On rank 0: the state of the whole optimizer, by name.
     fn state(&mut self) -> Option<OptimizerState> {
         self.optimizer.consolidate_state_dict(0).unwrap();
-        if self.group.rank() != 0 {
-            return None;
-        }
-        let mut state = self.optimizer.state_dict().unwrap();
-        state.tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Some(state)
+        (self.group.rank() == 0).then(|| {
+            let mut state = self.optimizer.state_dict().unwrap();
+            state.tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+            state
+        })
     }
 }
 

@@ -2,12 +2,10 @@
 
 use super::ladder::diff_of_examples;
 use super::*;
-use tests::training::epochs;
 
-#[test]
-fn from_one_process_to_several_it_is_this_diff() -> Result<()> {
-    let diff = diff_of_examples("mnist_single", "mnist_ddp")?;
-    expect_listing("mnist_single_to_ddp.diff", &diff, EXACT)
+cases! {
+    fn from_one_process_to_several_it_is_this_diff() =
+        expect_listing("mnist_single_to_ddp.diff", &diff_of_examples("mnist_single", "mnist_ddp")?, EXACT);
 }
 
 #[test]
@@ -24,7 +22,7 @@ fn ddp_mnist_prints_what_the_book_shows() -> Result<()> {
     let lines = |rank: usize| -> Result<Vec<String>> {
         Ok(job.text(format!("metrics/rank{rank}.jsonl"))?.lines().map(str::to_owned).collect())
     };
-    let results = |rank| epochs(job.directory(), rank);
+    let results = |rank| tests::training::epochs(job.directory(), rank);
     assert_eq!(results(0)?, results(1)?, "an epoch came to something else on rank 1");
     assert_eq!(results(0)?.len(), 10);
 

@@ -43,8 +43,8 @@ impl PostMortem {
         let serves_store =
             !agent_store && member(&members, rank).is_some_and(|member| member.name == SERVER);
         let search = Search { store, serves_store, rank, world_size, members: members.into() };
-        let (is_elastic, is_counted, found) = Default::default();
-        PostMortem { search, agent_store, is_elastic, is_counted, found }
+        let (is_counted, found) = (AtomicBool::new(false), OnceLock::new());
+        PostMortem { search, agent_store, is_elastic: false, is_counted, found }
     }
 
     pub(crate) fn python_ranks(&self) -> impl Iterator<Item = usize> {
