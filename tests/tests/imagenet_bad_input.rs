@@ -20,13 +20,14 @@ fn on_digits(flags: &str) -> Result<Command> {
 #[test]
 fn senseless_flags_are_refused() -> Result<()> {
     let job = Job::new()?;
-    let cases: [(&str, i32, &[&str]); 11] = [
+    let cases: [(&str, i32, &[&str]); 12] = [
         ("--lr nan", 2, &["--lr", "nan", "a finite number not below 0"]),
         ("--lr=-0.1", 2, &["--lr", "-0.1", "a finite number not below 0"]),
         ("--momentum inf", 2, &["--momentum", "inf"]),
         ("--wd infinity", 2, &["--weight-decay", "infinity"]),
         ("--arch vgg16", 2, &["--arch", "vgg16", "resnet18", "pyramidnet"]),
         ("--batch-size 0", 1, &["--batch-size is 0", "at least 1"]),
+        ("--virtual-ranks 4 --batch-size 3", 1, &["--batch-size is 3", "at least 4", "virtual"]),
         ("--image-size 64", 1, &["--image-size is 64", "left out", "32"]),
         ("--image-size 70000", 2, &["--image-size", "70000", "65535"]),
         ("--warmup-epochs 1", 1, &["--warmup-epochs is 1", "less than --epochs", "1"]),

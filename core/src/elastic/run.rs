@@ -7,7 +7,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a new generation's ranks wait for each other: one may be evaluating. The launcher tells if one is gone.
+/// How long a new generation's ranks wait for each other at least, whatever the timeout of exchanges: one may be
+/// evaluating. The launcher tells if one is gone.
 const JOIN: Duration = Duration::from_secs(10 * 60);
 
 /// How long the launcher may take to notice that a rank is gone.
@@ -92,7 +93,7 @@ where
         let Some(place) = news.next_place(PATIENCE)? else { continue };
         let generation = place.generation;
         // In the first generation as long as any group waits for ranks that start slowly.
-        let join = if generation == 0 { Duration::MAX } else { JOIN };
+        let join = (generation > 0).then_some(JOIN);
         let begin = Instant::now();
         // If another generation follows, some may not come to this one any more.
         let is_over = || {

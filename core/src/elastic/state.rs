@@ -194,9 +194,14 @@ mod tests {
         const SOON: Duration = Duration::from_secs(60);
         let port = ::tests::programs::free_port().unwrap();
         let env = Env::given(0, 1, Some(("127.0.0.1", port))).unwrap();
-        let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
+        expect_no_member("elastic::run").unwrap();
+        drop(Store::of(Some(env.clone()), SOON).unwrap());
+        let refused = expect_no_member("elastic::run");
+        expect_error(refused, "called after a group or a store of the job");
+        let (device, timeout) = (DeviceChoice::Cpu, Some(SOON));
+        let options = ProcessGroupOptions { device, timeout, ..Default::default() };
         let elastic = Env { is_elastic: true, ..env.clone() };
-        let group = ProcessGroup::in_an_elastic_job(elastic, options, SOON, || false);
+        let group = ProcessGroup::in_an_elastic_job(elastic, options, None, || false);
         let group = group.unwrap().unwrap();
         expect_error(group.new_group(&[0]), "new_group is called within elastic::run");
         with_state(1.0, |net, mut state| {
@@ -208,10 +213,20 @@ mod tests {
             expect_error(refused, "vs is a store that elastic::State does not hold");
         });
         drop(group);
-        expect_no_member("elastic::run").unwrap();
-        drop(Store::of(Some(env), SOON).unwrap());
-        let refused = expect_no_member("elastic::run");
-        expect_error(refused, "called after a group or a store of the job");
+        let refused = Store::of(Some(env), SOON);
+        expect_error(refused, "and use that of elastic::run within it");
+
+        // It has left for another group, while this one waits in the store.
+        let rank = |rank| {
+            let env = Env::given(rank, 2, Some(("127.0.0.1", port))).unwrap();
+            let elastic = Env { is_elastic: true, ..env };
+            ProcessGroup::in_an_elastic_job(elastic, options, None, || false).unwrap().unwrap()
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| rank(1).standing().fail());
+            let error = rank(0).agree("save", None).unwrap_err().to_string();
+            assert!(!error.contains("not all ranks arrived"), "{error}");
+        });
     }
 
     #[test]

@@ -7,8 +7,9 @@ use report::{ProcessGroupArgs, ReportArgs, Resume, positive, say};
 use std::{ops::Range, path::PathBuf};
 use tch::Tensor;
 use tch_parallel::data::{DataLoaderOptions, DistributedSampler, Shard};
+use tch_parallel::distributed::{DdpOptions, ProcessGroup};
 use tch_parallel::nn::{NormLayer, channels_last};
-use tch_parallel::{Result, backends::cudnn, distributed::DdpOptions, distributed::ProcessGroup};
+use tch_parallel::{Error, Result, backends::cudnn};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
@@ -117,7 +118,12 @@ impl TrainArgs {
         let smallest = group.all_gather_object(&options.batch_size)?.into_iter().min();
         options.batch_size = smallest.unwrap_or(options.batch_size);
         if let Some(count) = self.virtual_ranks {
-            options.batch_size = (self.data.batch_size / count).max(1) * shard.parts();
+            let batch_size = self.data.batch_size;
+            if batch_size < count {
+                let expected = format!("at least {count}, an image for each virtual rank");
+                return Err(Error::argument("--batch-size", batch_size, expected));
+            }
+            options.batch_size = batch_size / count * shard.parts();
         }
         Ok((DistributedSampler::new(shard, self.seed.unwrap_or(0)), options))
     }

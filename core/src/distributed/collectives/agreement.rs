@@ -8,6 +8,10 @@ use std::{sync::atomic::Ordering, time::Instant};
 impl ProcessGroup {
     /// Tells every rank if one objects to going on. A collective of the ranks of this library.
     pub(crate) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {
+        if self.inner.post_mortem.is_elastic {
+            // Nobody learns from the store that another has left to take in a rank.
+            self.barrier()?;
+        }
         let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
         if let Some(objection) = objection {
             self.report(objection);

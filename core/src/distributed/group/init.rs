@@ -159,12 +159,12 @@ impl ProcessGroup {
     pub(crate) fn in_an_elastic_job(
         env: Env,
         options: ProcessGroupOptions,
-        join_timeout: Duration,
+        join_timeout: Option<Duration>,
         is_over: impl Fn() -> bool,
     ) -> Result<Option<ProcessGroup>> {
         let (sender, joined) = mpsc::channel();
         // The receiver is gone if the place was over before.
-        let join = move || drop(sender.send(join(Some(env), options, Some(join_timeout))));
+        let join = move || drop(sender.send(join(Some(env), options, join_timeout)));
         let failed = Error::io("start a thread to join", "the group");
         thread::Builder::new().name("join".into()).spawn(join).map_err(failed)?;
         loop {
@@ -201,7 +201,7 @@ fn place(
     let (device, backend) = device::choose(Gpus::visible(), options.device, options.backend, gpu)?;
     device::make_current(device)?;
     let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
-    let join_timeout = join_timeout.unwrap_or(timeout).min(timeout);
+    let join_timeout = join_timeout.map_or(timeout, |least| least.max(timeout));
     Ok(Place {
         rank,
         world_size,

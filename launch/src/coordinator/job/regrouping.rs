@@ -157,6 +157,7 @@ impl Job {
             |id: &NodeId| Node { ranks: self.taking_part[id].ranks, ..self.nodes[id].clone() };
         let nodes: BTreeMap<NodeId, Node> = self.group.iter().map(|id| (*id, left(id))).collect();
         let placed = places(&self.terms, &nodes, self.next_generation, self.restarts);
+        self.group = placed.iter().map(|(id, _)| *id).collect();
         (self.generation, self.last_change) = (self.next_generation, change);
         self.next_generation += 1;
         if let Phase::Running { finished, .. } = &mut self.phase {

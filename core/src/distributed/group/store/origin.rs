@@ -62,13 +62,14 @@ impl Store {
             record::forget_dropped_groups();
             return Self::hash();
         };
-        // In an elastic job it may leave a group that it has not joined yet.
-        if !env.is_elastic && IS_MEMBER.swap(true, Ordering::Relaxed) {
-            let message =
-                "this process has already joined it; keep the group or the store, or a clone of it";
+        // In an elastic job it may leave a group that it has not joined yet. It remains a member: the others may have
+        // other addresses and ranks by now than its environment says.
+        if IS_MEMBER.swap(true, Ordering::Relaxed) && !env.is_elastic {
+            let message = "this process has already joined it; keep the group or the store, or a clone of it, and use \
+                           that of elastic::run within it";
             return Err(rendezvous::failed(&env, "join the job".into(), message));
         }
-        HAS_BEEN_MEMBER.fetch_or(!env.is_elastic, Ordering::Relaxed);
+        HAS_BEEN_MEMBER.store(true, Ordering::Relaxed);
         let keeper = String::from(if env.agent_store { "the launcher" } else { "rank 0" });
         let origin = Origin { env: Some(env.clone()), is_master: false, keeper, network: None };
         record::forget_dropped_groups();

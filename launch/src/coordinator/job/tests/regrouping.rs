@@ -190,6 +190,19 @@ fn an_elastic_job_goes_on_without_a_node_that_is_lost_or_leaves_and_takes_in_one
 }
 
 #[test]
+fn a_node_has_one_number_whichever_was_ready_first() {
+    let mut scene = Scene::elastic(2, (1, 4)).taking_part(2);
+    (2..4).for_each(|id| scene.join(id, 1.0));
+    [3, 2].into_iter().for_each(|id| scene.takes_part(id, 2, 2.0));
+    assert_eq!(scene.generation(), (false, 8, vec![(0, 2), (2, 2), (4, 2), (6, 2)]));
+    let generation = scene.job.generation;
+    scene.say(0, ToCoordinator::Settled { generation }, 2.5);
+    scene.fail(3, 6, Fault::Own, 3.0);
+    let (_, end) = scene.end_at(5.0);
+    assert!(end.reason.starts_with("node 3 (h3): rank 6 "), "{}", end.reason);
+}
+
+#[test]
 fn no_group_goes_on_without_node_0s_own_launcher() {
     let mut scene = Scene::elastic(2, (1, 3)).taking_part(2);
     scene.lose(0, Loss::Silent(Duration::from_secs(15)), 1.0);
