@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand};
   launch -n 4 async-update ring                  four workers, their gradients summed around a ring
   launch -n 5 async-update async-ps              a server and four workers that wait for nobody
   launch -n 5 async-update ssp --straggle 4:40   the last worker takes 40 ms longer for a gradient
-  async-update compare                           all methods but diloco, with equal and with uneven workers
+  async-update compare                           all methods but diloco, with and without a slow worker
   async-update trace case1                       what the article's GPUs read and write"
 )]
 pub struct Args {

@@ -27,12 +27,12 @@ impl<'a> Checkpoint<'a> {
 
     // ANCHOR: resume
     /// Restores the training that `--resume` asks for, if any. A collective.
-    pub fn resume(&self, training: &mut Training<'_>) -> Result<Progress> {
+    pub fn resume(&self, vs: &mut VarStore, optimizer: &mut dyn Optimizer) -> Result<Progress> {
         let Some(resume) = &self.args.resume else { return Ok(Progress::default()) };
         // The command line requires one for `auto`.
         let own = self.args.checkpoint.as_deref().unwrap_or(Path::new(""));
         let Some(file) = resume.file(own, self.group)? else { return Ok(Progress::default()) };
-        let progress: Progress = training.load(file, self.group)?.progress;
+        let progress: Progress = training(vs, optimizer).load(file, self.group)?.progress;
         let Progress { epoch, step, .. } = progress;
         say(self.group, format!("resumed from {}: epoch {epoch}, step {step}", file.display()));
         Ok(progress)
@@ -41,14 +41,19 @@ impl<'a> Checkpoint<'a> {
 
     /// Saves the training every `--save-every` steps; after the last one of an epoch comes the
     /// checkpoint of all of it. A collective.
-    pub fn save_if_due(&self, training: &mut Training<'_>, run: &mut Run<'_, 1>) -> Result<()> {
+    pub fn save_if_due(
+        &self,
+        vs: &mut VarStore,
+        optimizer: &mut dyn Optimizer,
+        run: &mut Run<'_, 1>,
+    ) -> Result<()> {
         let progress = run.progress();
         if !run.is_mid_epoch() || !self.is_due(progress) {
             return Ok(());
         }
         // A loss that is not finite ends the training before it is saved.
         run.wait()?;
-        self.save(training, progress)
+        self.save(vs, optimizer, progress)
     }
 
     /// Whether a training that has come so far is saved.
@@ -57,9 +62,14 @@ impl<'a> Checkpoint<'a> {
     }
 
     /// Saves the training, if it has a `--checkpoint`. A collective.
-    pub fn save(&self, training: &mut Training<'_>, progress: Progress) -> Result<()> {
+    pub fn save(
+        &self,
+        vs: &mut VarStore,
+        optimizer: &mut dyn Optimizer,
+        progress: Progress,
+    ) -> Result<()> {
         let Some(file) = &self.args.checkpoint else { return Ok(()) };
-        Ok(training.save(file, &progress, self.group)?)
+        Ok(training(vs, optimizer).save(file, &progress, self.group)?)
     }
 }
 

@@ -19,7 +19,7 @@ mod tests;
 
 use anyhow::Result;
 use args::Args;
-use checkpoint::{Checkpoint, training};
+use checkpoint::Checkpoint;
 use report::{Pass, Run, exit, println, say};
 use serde::Serialize;
 use tch::nn::{ModuleT, VarStore};
@@ -65,7 +65,7 @@ fn train(args: &Args) -> Result<()> {
     }
     let model = DistributedDataParallel::with_options(mlp, &vs, &group, args.ddp()?)?;
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
-    let progress = checkpoint.resume(&mut training(&mut vs, &mut optimizer))?;
+    let progress = checkpoint.resume(&mut vs, &mut optimizer)?;
     // ANCHOR_END: model
 
     // ANCHOR: checks
@@ -84,13 +84,13 @@ fn train(args: &Args) -> Result<()> {
             model.backward(&loss)?;
             optimizer.step()?;
             run.step([&loss], labels.size()[0])?;
-            checkpoint.save_if_due(&mut training(&mut vs, &mut optimizer), &mut run)?;
+            checkpoint.save_if_due(&mut vs, &mut optimizer, &mut run)?;
         }
 
         let [train_loss] = run.end_epoch()?;
         let (val_loss, accuracy) = evaluate(model.module(), &test_loader, device)?;
         Epoch { epoch, train_loss, val_loss, accuracy }.tell(&mut run, &group)?;
-        checkpoint.save(&mut training(&mut vs, &mut optimizer), run.progress())?;
+        checkpoint.save(&mut vs, &mut optimizer, run.progress())?;
     }
     // ANCHOR_END: loop
 

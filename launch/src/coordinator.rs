@@ -65,7 +65,7 @@ struct Admission {
     welcome: ToAgent,
     heartbeat_timeout: Duration,
     sender: Sender<Message>,
-    /// Shared with each handshake in progress.
+    /// Every handshake in progress holds a clone, so the count of these is the number of handshakes plus one.
     handshakes: Arc<()>,
     strangers: AtomicUsize,
 }

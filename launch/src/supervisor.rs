@@ -72,13 +72,15 @@ impl<'a> Supervisor<'a> {
         let place = (local_rank, self.args.nproc_per_node);
         rank::set_common_variables(&mut command, self.args);
         command.envs(rank::variables(self.args, placement, local_rank, place, port));
-        let (rank, started_in) = (placement.rank(local_rank), placement.generation);
+        let rank = placement.rank(local_rank);
+        let generation = placement.generation;
         let goes_on = self.args.max_restarts > 0 || self.args.nnodes.elastic();
         let own = |kind| {
-            self.directory.as_ref().map(|it| it.join(format!("{started_in}.{local_rank}.{kind}")))
+            self.directory.as_ref().map(|it| it.join(format!("{generation}.{local_rank}.{kind}")))
         };
         let socket = own("socket").filter(|_| goes_on);
         let sender = self.sender.clone();
+        let started_in = generation;
         let hear = move |said| post(&sender, Event::Elastic { local_rank, started_in, said });
         let socket = socket.filter(|socket| {
             // It fails on a full disk, or because the path of a socket must be short.
@@ -93,14 +95,14 @@ impl<'a> Supervisor<'a> {
             heard.is_ok()
         });
         command.envs(socket.iter().map(|socket| (ELASTIC, socket)));
-        let routes = Routes::new(self.args, self.logs.as_ref(), started_in, local_rank, rank)?;
+        let routes = Routes::new(self.args, self.logs.as_ref(), generation, local_rank, rank)?;
         let sender = self.sender.clone();
         let on_end = move |at| {
             post(&sender, Event::RankEnded { local_rank, at });
             socket.iter().for_each(|socket| elastic::stop(socket));
         };
         let error_file = own("json").map(|path| (path, clock.clone()));
-        Rank::start((rank, started_in), command, error_file, routes, &self.guard, on_end)
+        Rank::start((rank, generation), command, error_file, routes, &self.guard, on_end)
     }
 
     /// The next event; `None` if the deadline passes first.

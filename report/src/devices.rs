@@ -8,8 +8,8 @@ use tch_parallel::{Devices, Error, LogicalDevice, Result};
 /// The flag of programs whose methods serve all devices with one process, or each with its own.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DevicesArgs {
-    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1 [default: cpu:0]. If each has
-    /// a process of its own, one for each rank of this host [default: Nxcpu for N ranks].
+    /// Devices: 4xcpu for four logical devices, or a list such as cuda:0,cuda:1 [default: cpu:0]. With
+    /// a distributed method, such as ddp, one for each rank of this host [default: Nxcpu for N ranks].
     #[arg(long)]
     pub devices: Option<Devices>,
 }
@@ -30,8 +30,8 @@ impl DevicesArgs {
         }
         if let Some(Env { world_size: ranks @ 2.., .. }) = env {
             let expected = format!(
-                "distributed, such as ddp, where there are several ranks, here {ranks}: one process \
-                 serves all its devices"
+                "a distributed one, such as ddp, where there are several ranks, here {ranks}: one \
+                 process serves all its devices"
             );
             return Err(Error::argument("--method", flag_value(method), expected));
         }

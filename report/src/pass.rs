@@ -42,15 +42,15 @@ pub struct Meters<const N: usize> {
 /// ```
 #[derive(Debug, Default)]
 pub struct Pass<const N: usize> {
-    pub(crate) meters: Meters<N>,
+    meters: Meters<N>,
     /// With the samples of each step.
     in_flight: InFlight<usize, N>,
     clock: Rc<RefCell<Clock>>,
     /// The steps that are done, and all steps of the pass.
     pub(crate) done: usize,
     pub(crate) steps: usize,
-    pub(crate) every: Option<usize>,
-    pub(crate) max_steps: Option<usize>,
+    every: Option<usize>,
+    max_steps: Option<usize>,
 }
 
 /// Times of the steps since it was last read.
@@ -83,6 +83,11 @@ impl<const N: usize> Pass<N> {
     /// A pass in which a line is due at the first and then every `every` steps, and of at most `max_steps`.
     pub fn new(every: Option<usize>, max_steps: Option<usize>) -> Self {
         Pass { every, max_steps, ..Pass::default() }
+    }
+
+    /// Goes on where a pass was interrupted.
+    pub(crate) fn resume(self, done: usize, meters: Meters<N>) -> Self {
+        Pass { done, meters, ..self }
     }
 
     /// Begins the pass, or goes on with it: these batches, on this device. Not for an iterable data set, whose

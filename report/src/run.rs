@@ -6,7 +6,7 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
-use std::{array::from_fn, mem::replace, mem::take, rc::Rc, time::Duration};
+use std::{array::from_fn, mem::take, rc::Rc, time::Duration};
 use tch::{Device, Tensor, nn::VarStore};
 use tch_parallel::data::{DataLoader, Dataset};
 use tch_parallel::{Event, distributed::ProcessGroup, profiler::ScheduledProfiler};
@@ -70,6 +70,8 @@ pub struct Run<'a, const N: usize> {
     /// Of the current epoch, like the bar.
     pass: Pass<N>,
     bar: ProgressBar,
+    every: Option<usize>,
+    max_steps: Option<usize>,
     /// If there are any. The numbers of a step are then those of all ranks.
     virtual_ranks: Option<usize>,
     meter: Option<Meter>,
@@ -115,6 +117,8 @@ impl ReportArgs {
             progress,
             pass: Pass::default(),
             bar: ProgressBar::hidden(),
+            every: None,
+            max_steps: None,
             virtual_ranks: None,
             meter: None,
             fields: Fields::default(),
@@ -126,15 +130,13 @@ impl ReportArgs {
 
 impl<'a, const N: usize> Run<'a, N> {
     /// A run that prints a line every `every` steps instead of a bar, with epochs of at most `max_steps`.
-    pub fn with_lines(mut self, every: usize, max_steps: Option<usize>) -> Self {
-        (self.pass.every, self.pass.max_steps) = (Some(every), max_steps);
-        self
+    pub fn with_lines(self, every: usize, max_steps: Option<usize>) -> Self {
+        Run { every: Some(every), max_steps, ..self }
     }
 
     /// A run that goes on with the meters of an epoch that was interrupted.
-    pub fn with_meters(mut self, meters: Meters<N>) -> Self {
-        self.pass.meters = meters;
-        self
+    pub fn with_meters(self, meters: Meters<N>) -> Self {
+        Run { pass: self.pass.resume(0, meters), ..self }
     }
 
     /// A run whose steps have numbers of this many virtual ranks together, and the batch size of one.
@@ -164,10 +166,10 @@ impl<'a, const N: usize> Run<'a, N> {
         loader: &'l DataLoader<D>,
     ) -> Result<Batches<'l, D::Batch>> {
         let Progress { epoch, step, samples } = self.progress;
-        self.pass.done = step;
+        self.pass = Pass::new(self.every, self.max_steps).resume(step, *self.pass.meters());
         let batches = loader.epoch_after(epoch, samples)?;
         let batches = self.pass.batches(batches, self.device);
-        if self.pass.every.is_none() {
+        if self.every.is_none() {
             self.bar = progress_bar(batches.size_hint().0 as u64, self.group.rank());
         }
         if let Some(meter) = &mut self.meter {
@@ -224,7 +226,7 @@ impl<'a, const N: usize> Run<'a, N> {
         self.progress.step += 1;
         let ranks = self.virtual_ranks.unwrap_or(self.group.world_size());
         self.progress.samples += samples as usize * ranks;
-        self.take_arrived(is_due || (self.pass.every.is_some() && !self.is_mid_epoch()))?;
+        self.take_arrived(is_due || (self.every.is_some() && !self.is_mid_epoch()))?;
         Ok(is_due)
     }
 
@@ -277,8 +279,7 @@ impl<'a, const N: usize> Run<'a, N> {
         self.wait()?;
         self.bar.finish_and_clear();
         self.progress = Progress { epoch: self.progress.epoch + 1, ..Default::default() };
-        let next = Pass::new(self.pass.every, self.pass.max_steps);
-        Ok(replace(&mut self.pass, next))
+        Ok(take(&mut self.pass))
     }
 
     /// Writes another event to the metrics.

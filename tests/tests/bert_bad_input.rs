@@ -47,8 +47,8 @@ fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> R
     let texts =
         ["devices is cpu:0,cpu:1", "one for each rank on this host, here 1", "cargo launch -n 2"];
     refused("--method ddp --devices 2xcpu", &texts)?;
-    let text = "--method is data-parallel, but must be distributed, such as ddp, where there are \
-                several ranks, here 2";
+    let text = "--method is data-parallel, but must be a distributed one, such as ddp, where there \
+                are several ranks, here 2";
     expect_refusal(launch(2, &dp_custom_criterion([])?)?, 1, &[text])?;
     let rank = launch(1, &dp_custom_criterion(["compare"])?)?;
     expect_refusal(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])

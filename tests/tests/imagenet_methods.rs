@@ -240,8 +240,8 @@ fn what_no_training_can_work_with_is_refused() -> Result<()> {
     expect_refusal(too_small, 1, &["error: --batch-size is 3, but must be at least 4"])?;
     let ddp = train_cifar("--method=ddp --batch-size=1")?;
     expect_refusal(launch(2, &ddp)?, 1, &["--batch-size is 1, but must be at least 2"])?;
-    let text =
-        "--method is single, but must be distributed, such as ddp, where there are several ranks";
+    let text = "--method is single, but must be a distributed one, such as ddp, where there are \
+                several ranks";
     expect_refusal(launch(2, &train_cifar("")?)?, 1, &[text])?;
     expect_refusal(train_cifar("--devices=2xcpu")?, 1, &["must be a single device"])?;
     let text =

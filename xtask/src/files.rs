@@ -36,6 +36,10 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
 pub(crate) fn remove(path: &Path) -> Result<()> {
     let is_folder = path.is_dir() && !path.is_symlink();
     let removed = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    let failure = removed.err().filter(|error| error.kind() != io::ErrorKind::NotFound);
-    failure.map_or(Ok(()), Err).with_context(|| format!("cannot remove {}", path.display()))
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }

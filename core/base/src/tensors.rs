@@ -5,8 +5,9 @@ use tch::Tensor;
 
 /// One or several tensors. Scattering inputs, gathering outputs and preparing a backward pass must find all of them.
 ///
-/// Implemented for tensors, tuples, arrays, vectors, maps and options, nested in any way, and for [`Shared`] values;
-/// [`Replicated`] tensors are not split. Your struct needs two functions, or three to pass [`Replicated`] ones on:
+/// Implemented for tensors, tuples, arrays, vectors, `BTreeMap`s and options, nested in any way, and for [`Shared`]
+/// values; [`Replicated`] tensors are not split. Your struct needs two functions, or three to pass [`Replicated`] ones
+/// on:
 ///
 /// ```
 /// use tch::{Tensor, kind::FLOAT_CPU};

@@ -74,7 +74,7 @@ pub(super) fn check_index(index: usize, len: usize) -> Result<()> {
     check(index < len, "an index", index, format_args!("below the length, {len}"))
 }
 
-/// Whether the tensors of a batch from one of several data sets have a row for each of `rows` samples.
+/// Checks that each tensor in a batch of data set `number` has `rows` rows.
 pub(super) fn check_rows(tensors: &[Tensor], rows: usize, number: usize) -> Result<()> {
     let is_other = |tensor: &&Tensor| tensor.size().first() != Some(&(rows as i64));
     tensors.iter().find(is_other).map_or(Ok(()), |tensor| {

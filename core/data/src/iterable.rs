@@ -64,7 +64,9 @@ pub trait IterableDataset: Send + Sync {
     fn collate(&self, samples: Vec<Self::Sample>) -> Result<Self::Batch>;
 }
 
-/// Iterable data sets one after the other, as one: `torch.utils.data.ChainDataset`. The first makes the batches.
+/// Iterable data sets one after the other, as one: `torch.utils.data.ChainDataset`. The first one's
+/// [`collate`](IterableDataset::collate) makes the batches. All are opened when an epoch begins, and each divides its
+/// own samples, of which [`share_out`](WorkerInfo::share_out) leaves out the last few.
 ///
 /// ```
 /// # use tch::Tensor;
@@ -72,6 +74,7 @@ pub trait IterableDataset: Send + Sync {
 /// # use tch_parallel::data::{IterableDataset, Samples, WorkerInfo};
 /// use tch_parallel::data::{ChainDataset, DataLoader, DataLoaderOptions, Shard};
 ///
+/// # #[derive(Clone)]
 /// # struct Numbers(std::ops::Range<i64>);
 /// # impl IterableDataset for Numbers {
 /// #     type Sample = i64;
@@ -85,9 +88,12 @@ pub trait IterableDataset: Send + Sync {
 /// # }
 /// let chain = ChainDataset(vec![Numbers(0..3), Numbers(7..9)]);
 /// let options = DataLoaderOptions { batch_size: 4, ..Default::default() };
-/// let loader = DataLoader::iterable(chain, Shard::new(0, 1)?, options)?;
+/// let loader = DataLoader::iterable(chain.clone(), Shard::new(0, 1)?, options.clone())?;
 /// let batches = loader.epoch(0)?.collect::<Result<Vec<_>>>()?;
 /// assert_eq!(batches, [Tensor::from_slice(&[0i64, 1, 2, 7]), Tensor::from_slice(&[8i64])]);
+/// // Each data set divides its own samples among the ranks.
+/// let second_of_two = DataLoader::iterable(chain, Shard::new(1, 2)?, options)?;
+/// assert_eq!(second_of_two.epoch(0)?.collect::<Result<Vec<_>>>()?, [Tensor::from_slice(&[1i64, 8])]);
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 #[derive(Debug, Clone)]

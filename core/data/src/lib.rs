@@ -9,7 +9,7 @@
 //! | `tensor_dataset` | [`TensorDataset`]: samples are rows of tensors |
 //! | `subset` | [`Subset`], [`random_split`]: parts of a data set |
 //! | `concat_dataset` | [`ConcatDataset`]: several data sets as one |
-//! | `stack_dataset` | [`StackDataset`]: data sets that each have a part of every sample |
+//! | `stack_dataset` | [`StackDataset`]: two data sets side by side, each with a part of every sample |
 //! | `sampler` | [`Sampler`]: which samples, in which order; [`DistributedSampler`] divides them among ranks |
 //! | `loader` | [`DataLoader`]: batches, prefetched by worker threads |
 //! | [`idx`] | the file format of MNIST |

@@ -4,10 +4,11 @@ use super::dataset::{Dataset, check_rows};
 use crate::{Result, check};
 use tch_parallel_base::tensors::list;
 
-/// Two data sets of which each has a part of every sample: `torch.utils.data.StackDataset`. More can be nested.
+/// Two data sets side by side, each with a part of every sample: `torch.utils.data.StackDataset`. For more than two,
+/// nest them.
 ///
-/// In a batch, the first dimension of each tensor must be the samples asked for. Data sets that leave damaged samples
-/// out of a batch are refused when they do so.
+/// In a batch, the first dimension of each tensor must be the samples asked for. A batch from which a data set has left
+/// out damaged samples is an error.
 ///
 /// ```
 /// use tch::Tensor;
@@ -30,8 +31,8 @@ impl<A: Dataset, B: Dataset> StackDataset<A, B> {
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) if they have different lengths.
     pub fn new(first: A, second: B) -> Result<Self> {
-        let (found, expected) = (second.len(), format_args!("{}, the first's", first.len()));
-        check(found == first.len(), "the length of the second data set", found, expected)?;
+        let (found, expected) = (second.len(), format_args!("{}, as of data set 0", first.len()));
+        check(found == first.len(), "the length of data set 1", found, expected)?;
         Ok(Self { datasets: (first, second) })
     }
 }
@@ -62,11 +63,15 @@ mod tests {
     fn data_sets_that_do_not_fit_are_refused() {
         let rows = |len| TensorDataset::new(Tensor::ones([len], FLOAT_CPU)).unwrap();
         let error = StackDataset::new(rows(3), rows(2)).unwrap_err().to_string();
-        assert_eq!(error, "the length of the second data set is 2, but must be 3, the first's");
+        assert_eq!(error, "the length of data set 1 is 2, but must be 3, as of data set 0");
         let batch = |_: &[usize], _: u64| Ok(Tensor::ones([1], FLOAT_CPU));
-        let both = StackDataset::new(rows(3), Made { len: 3, batch }).unwrap();
+        let made = || Made { len: 3, batch };
+        let both = StackDataset::new(rows(3), made()).unwrap();
         assert!(both.batch(&[2], 0).is_ok());
         let error = both.batch(&[2, 0], 0).unwrap_err().to_string();
         assert!(error.contains("data set 1 is of shape [1], but must be [2, …]"), "{error}");
+        let other = StackDataset::new(made(), rows(3)).unwrap();
+        let error = other.batch(&[2, 0], 0).unwrap_err().to_string();
+        assert!(error.contains("data set 0 is of shape [1], but must be [2, …]"), "{error}");
     }
 }

@@ -119,7 +119,9 @@ pub fn multihead_attention<'a>(
             weights.iter().for_each(|weight| xavier_uniform_(weight, 1.0));
         }
     }
-    out_proj.bs.iter().for_each(|bias| constant_(bias, 0.0));
+    if let Some(bias) = &out_proj.bs {
+        constant_(bias, 0.0);
+    }
     bias_kv.iter().flatten().for_each(|bias| xavier_normal_(bias, 1.0));
     MultiheadAttention { in_proj, in_proj_bias, bias_kv, out_proj, embed_dim, num_heads, options }
 }

@@ -41,10 +41,7 @@ pub type Conv3d = Conv<3>;
 
 /// Declares a layer's functions, one for each number of dimensions.
 macro_rules! layer_functions {
-    (
-        transposed = $transposed:literal;
-        $($(#[$attribute:meta])* pub fn $function:ident($Options:ident) -> $Layer:ident<$N:literal>;)+
-    ) => {$(
+    ($($(#[$attribute:meta])* pub fn $function:ident($Options:ident) -> $Layer:ident;)+) => {$(
         $(#[$attribute])*
         pub fn $function<'a>(
             path: impl Borrow<Path<'a>>,
@@ -52,22 +49,16 @@ macro_rules! layer_functions {
             out_channels: i64,
             kernel_size: i64,
             options: $Options,
-        ) -> $Layer<$N> {
-            let $Options { groups, bias, .. } = options;
-            let (channels, kernel_size) = ([in_channels, out_channels], [kernel_size; $N]);
-            let (ws, bs) =
-                variables(path.borrow(), channels, kernel_size, groups, bias, $transposed);
-            $Layer { ws, bs, options }
+        ) -> $Layer {
+            $Layer::new(path.borrow(), [in_channels, out_channels], kernel_size, options)
         }
     )+};
 }
 pub(super) use layer_functions;
 
 layer_functions! {
-    transposed = false;
-
     /// `torch.nn.Conv1d(in_channels, out_channels, kernel_size)`: [`conv2d`] for sequences `[N, in_channels, L]`.
-    pub fn conv1d(ConvOptions) -> Conv<1>;
+    pub fn conv1d(ConvOptions) -> Conv1d;
 
     /// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
     /// `[N, in_channels, H, W]` to `[N, out_channels, H', W']`.
@@ -88,10 +79,18 @@ layer_functions! {
     /// # Panics
     /// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if tensors of these
     /// shapes cannot be created; and in the forward pass, like tch's layers, if the input does not fit.
-    pub fn conv2d(ConvOptions) -> Conv<2>;
+    pub fn conv2d(ConvOptions) -> Conv2d;
 
     /// `torch.nn.Conv3d(in_channels, out_channels, kernel_size)`: [`conv2d`] for volumes `[N, in_channels, D, H, W]`.
-    pub fn conv3d(ConvOptions) -> Conv<3>;
+    pub fn conv3d(ConvOptions) -> Conv3d;
+}
+
+impl<const N: usize> Conv<N> {
+    fn new(path: &Path<'_>, channels: [i64; 2], kernel_size: i64, options: ConvOptions) -> Self {
+        let ConvOptions { groups, bias, .. } = options;
+        let (ws, bs) = variables(path, channels, [kernel_size; N], groups, bias, false);
+        Conv { ws, bs, options }
+    }
 }
 
 /// The weight and the bias of a layer from and to so many channels.

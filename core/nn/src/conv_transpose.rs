@@ -42,11 +42,9 @@ pub type ConvTranspose2d = ConvTranspose<2>;
 pub type ConvTranspose3d = ConvTranspose<3>;
 
 layer_functions! {
-    transposed = true;
-
     /// `torch.nn.ConvTranspose1d(in_channels, out_channels, kernel_size)`: [`conv_transpose2d`] for
     /// sequences `[N, in_channels, L]`.
-    pub fn conv_transpose1d(ConvTransposeOptions) -> ConvTranspose<1>;
+    pub fn conv_transpose1d(ConvTransposeOptions) -> ConvTranspose1d;
 
     /// `torch.nn.ConvTranspose2d(in_channels, out_channels, kernel_size)`: maps images `[N, in_channels, H, W]` to
     /// larger ones, as the backward pass of [`conv2d`](super::conv2d) with these options maps its output's gradient.
@@ -64,11 +62,24 @@ layer_functions! {
     ///
     /// # Panics
     /// Those of [`conv2d`](super::conv2d).
-    pub fn conv_transpose2d(ConvTransposeOptions) -> ConvTranspose<2>;
+    pub fn conv_transpose2d(ConvTransposeOptions) -> ConvTranspose2d;
 
     /// `torch.nn.ConvTranspose3d(in_channels, out_channels, kernel_size)`: [`conv_transpose2d`] for
     /// volumes and videos `[N, in_channels, D, H, W]`.
-    pub fn conv_transpose3d(ConvTransposeOptions) -> ConvTranspose<3>;
+    pub fn conv_transpose3d(ConvTransposeOptions) -> ConvTranspose3d;
+}
+
+impl<const N: usize> ConvTranspose<N> {
+    fn new(
+        path: &Path<'_>,
+        channels: [i64; 2],
+        kernel_size: i64,
+        options: ConvTransposeOptions,
+    ) -> Self {
+        let ConvTransposeOptions { groups, bias, .. } = options;
+        let (ws, bs) = variables(path, channels, [kernel_size; N], groups, bias, true);
+        ConvTranspose { ws, bs, options }
+    }
 }
 
 impl<const N: usize> Module for ConvTranspose<N> {

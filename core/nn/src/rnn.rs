@@ -189,7 +189,7 @@ impl Weights {
         if self.options.batch_first { 0 } else { 1 }
     }
 
-    /// The input, or a caller's state for it, with the batch dimension that the input may not have.
+    /// The input, or a caller's state for it, with a batch dimension if the input has none.
     fn batched(&self, xs: &Tensor, tensor: &Tensor, batch_dim: i64) -> Tensor {
         if xs.dim() == 2 { tensor.unsqueeze(batch_dim) } else { tensor.shallow_clone() }
     }

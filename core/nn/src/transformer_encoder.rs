@@ -78,7 +78,10 @@ impl TransformerEncoder {
         };
         let pass = |xs: Tensor, layer: &TransformerEncoderLayer| layer.forward(&xs, masks, train);
         let xs = self.layers.iter().fold(src.shallow_clone(), pass);
-        self.norm.iter().fold(xs, |xs, norm| norm.forward(&xs))
+        match &self.norm {
+            Some(norm) => norm.forward(&xs),
+            None => xs,
+        }
     }
 }
 

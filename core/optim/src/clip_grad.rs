@@ -130,8 +130,8 @@ pub fn clip_grads_with_norm_(parameters: &[Tensor], max_norm: f64, total_norm: f
 
 /// The norm of all these tensors together, gradients for instance. `torch.nn.utils.get_total_norm`
 ///
-/// Of the gradients of shards, it is the norm of this rank's rows: call [`clip_grad_norm_`] with an infinite `max_norm`
-/// instead, which leaves finite gradients unchanged.
+/// For gradients of shards, this is the norm of this rank's rows only: call [`clip_grad_norm_`] with an infinite
+/// `max_norm` instead, which leaves finite gradients unchanged.
 ///
 /// ```
 /// use tch::Tensor;

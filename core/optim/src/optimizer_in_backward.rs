@@ -75,7 +75,12 @@ impl<R: UpdateRule + Send> OptimizerInBackward<R> {
         check(!is_exchanged, "the optimizer", found, "used through HookThenOptimizer")?;
         let found = "one of parameters that another OptimizerInBackward steps";
         let is_stepped = parameters.iter().any(steps_in_backward);
-        check(!is_stepped, "the optimizer", found, "their only one: drop the other first")?;
+        check(
+            !is_stepped,
+            "the optimizer",
+            found,
+            "the only one that steps them: drop the other first",
+        )?;
         let ends = parameters.iter().map(GraphEnd::of).collect::<Result<_, _>>();
         let accumulators = ends.map_err(Error::engine(OPERATION))?;
         let own = parameters.iter().map(Tensor::shallow_clone).collect();

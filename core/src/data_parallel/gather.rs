@@ -7,8 +7,8 @@ use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
 
 /// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a replica. Scalars become
-/// a vector, as in PyTorch, which warns about it. Values that are not tensors are taken from the first part. Gradients
-/// continue in the parts. The inverse of [`scatter`](super::scatter()).
+/// a vector, as in PyTorch, which warns about it. Values that are not tensors, and the keys of maps, are taken from the
+/// first part. Gradients continue in the parts. The inverse of [`scatter`](super::scatter()).
 ///
 /// ```
 /// use tch::Tensor;

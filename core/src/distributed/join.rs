@@ -242,9 +242,13 @@ impl Context {
         check(is_outside, OPERATION, "called within a join", "called outside")?;
         let kind = if options.throw_on_early_termination { ENDS_EARLY } else { SHADOWS };
         group.inner.in_join.store(kind, Ordering::Relaxed);
-        let (next, terminated) = Default::default();
-        let context = Context { group, options, joinables: joinables.len(), next, terminated };
-        let context = Arc::new(context);
+        let context = Arc::new(Context {
+            group,
+            options,
+            joinables: joinables.len(),
+            next: AtomicUsize::new(0),
+            terminated: AtomicBool::new(false),
+        });
         for (place, joinable) in joinables.iter().enumerate() {
             let what = format!("joinable {place} of join");
             let is_same = Arc::ptr_eq(&joinable.join_process_group().inner, &context.group.inner);

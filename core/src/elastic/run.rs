@@ -7,8 +7,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a new generation's ranks wait for each other at least, whatever the timeout of exchanges: one may be
-/// evaluating. The launcher tells if one is gone.
+/// The least time that a new generation's ranks wait for each other, however short the timeout of exchanges is: a rank
+/// may be evaluating. The launcher says if one is gone.
 const JOIN: Duration = Duration::from_secs(10 * 60);
 
 /// How long the launcher may take to notice that a rank is gone.

@@ -76,8 +76,8 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
             self.bucket_order = Some(order);
         }
         self.remember()?;
-        let is_over = |(news, generation): &(Arc<News>, u64)| news.is_later_than(*generation);
-        if !self.changes.as_ref().is_some_and(is_over) {
+        let has_successor = |(news, generation): &(Arc<News>, u64)| news.is_later_than(*generation);
+        if !self.changes.as_ref().is_some_and(has_successor) {
             return Ok(());
         }
         let (rank, world_size) = (self.rank, self.world_size);
@@ -150,7 +150,7 @@ mod tests {
     use crate::optim::{Adam, AdamOptions};
     use crate::{amp::GradScalerOptions, checkpoint::Training};
     use ::tests::errors::expect_error;
-    use std::{collections::BTreeMap, thread, time::Duration};
+    use std::{collections::BTreeMap, sync::Barrier, thread, time::Duration};
     use tch::nn::{self, Init, ModuleT, VarStore};
     use tch::{Device, Kind};
 
@@ -214,18 +214,25 @@ mod tests {
         });
         drop(group);
         let refused = Store::of(Some(env), SOON);
-        expect_error(refused, "and use that of elastic::run within it");
+        expect_error(refused, "(inside elastic::run, use the group that it passes)");
 
-        // It has left for another group, while this one waits in the store.
+        // Rank 1 leaves for another group. In the store, rank 0 would wait for it until the timeout.
         let rank = |rank| {
             let env = Env::given(rank, 2, Some(("127.0.0.1", port))).unwrap();
             let elastic = Env { is_elastic: true, ..env };
             ProcessGroup::in_an_elastic_job(elastic, options, None, || false).unwrap().unwrap()
         };
+        let both_are_there = Barrier::new(2);
         thread::scope(|scope| {
-            scope.spawn(|| rank(1).standing().fail());
-            let error = rank(0).agree("save", None).unwrap_err().to_string();
-            assert!(!error.contains("not all ranks arrived"), "{error}");
+            scope.spawn(|| {
+                let group = rank(1);
+                both_are_there.wait();
+                group.standing().fail();
+            });
+            let group = rank(0);
+            both_are_there.wait();
+            let error = group.agree("save", None).unwrap_err().to_string();
+            assert!(error.contains("barrier failed"), "{error}");
         });
     }
 

@@ -53,10 +53,13 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
     /// Shards an optimizer, which all ranks must have created for the same parameters in the same groups. This rank
     /// keeps its share of the state, which is empty on some ranks if there are more ranks than parameters.
     pub fn new(optimizer: ParamGroupOptimizer<R>, group: &ProcessGroup) -> Self {
-        let (owners, consolidated, join_config) = Default::default();
-        let group = group.clone();
-        let mut sharded =
-            ZeroRedundancyOptimizer { optimizer, owners, consolidated, group, join_config };
+        let mut sharded = ZeroRedundancyOptimizer {
+            optimizer,
+            owners: HashMap::new(),
+            consolidated: None,
+            group: group.clone(),
+            join_config: JoinConfig::default(),
+        };
         sharded.share_out();
         sharded
     }

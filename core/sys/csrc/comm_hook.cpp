@@ -11,7 +11,7 @@ namespace {
 
 // An exchange that has been started, as it travels through the reducer.
 struct Pending : torch::CustomClassHolder {
-  Pending(void* exchange, c10d_drop drop) : exchange(exchange, drop) {}
+  explicit Pending(c10d_drop drop) : exchange(nullptr, drop) {}
 
   std::unique_ptr<void, c10d_drop> exchange;
 };
@@ -25,9 +25,10 @@ c10::intrusive_ptr<c10::ivalue::Future> CommHook::runHook(c10d::GradBucket& buck
   ++running_;
   const auto done = c10::make_scope_exit([this] { --running_; });
   c10d_grad_bucket borrowed{bucket};
+  auto pending = c10::make_intrusive<Pending>(functions_.drop_pending);
   void* started = nullptr;
   raise(functions_.start(context_, &borrowed, &started));
-  auto pending = c10::make_intrusive<Pending>(started, functions_.drop_pending);
+  pending->exchange.reset(started);
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::CapsuleType::get());
   future->markCompleted(c10::IValue::make_capsule(std::move(pending)));
   return future;

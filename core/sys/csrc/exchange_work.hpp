@@ -1,4 +1,4 @@
-// An operation of gloo's that goes through shared memory.
+// A gloo operation that goes through shared memory.
 #pragma once
 
 #include "shared_memory/exchange.hpp"

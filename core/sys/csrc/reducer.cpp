@@ -112,7 +112,8 @@ c10d_status c10d_reducer_new(
     for (auto& limit : limits) {
       limit = std::min(limit, kLargest);
     }
-    // See _BucketCapacityConfig in distributed.py.
+    // Until the first backward pass has shown the order in which gradients arrive, only find_unused_parameters and a
+    // list of sizes use several buckets; see _BucketCapacityConfig in distributed.py.
     const size_t largest = *std::max_element(limits.begin(), limits.end());
     const size_t first = options->limit_first_buckets ? largest : limits.front();
     std::vector<int64_t> limits_for_rebuilding;
@@ -166,7 +167,7 @@ c10d_status c10d_reducer_new(
   });
 }
 
-bool c10d_is_in_reducer(const c10d_tensor* parameter) {
+bool c10d_is_in_reducer(const c10d_tensor* parameter) noexcept {
   if (!tensor(parameter).defined()) {
     return false;
   }

@@ -200,7 +200,7 @@ struct ReducerGuard : torch::autograd::FunctionPostHook {
   bool exchanges;
 };
 
-// The guards on an accumulator, if there is one, of reducers in use.
+// The guards of reducers in use on an accumulator, which may be null.
 inline std::vector<const ReducerGuard*> guards_of(const torch::autograd::Node* accumulator) {
   std::vector<const ReducerGuard*> guards;
   if (accumulator != nullptr) {

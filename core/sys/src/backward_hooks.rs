@@ -33,8 +33,9 @@ pub fn after_accumulation(
     })
 }
 
-/// Calls `hook` after the backward pass of everything computed from the inputs, and before that of
-/// the operations that computed them. The inputs are replaced by views of themselves.
+/// Calls `hook` after the backward pass of everything computed from the inputs, and before that of the operations that
+/// computed them. The inputs are replaced by views of themselves. One that the loss does not depend on gets a gradient
+/// of zeros, as from PyTorch's `RegisterPostBackwardFunction`.
 pub fn after_backward(
     inputs: &mut [Tensor],
     hook: impl Fn() -> Result<()> + Send + Sync + 'static,

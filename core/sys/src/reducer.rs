@@ -30,7 +30,8 @@ unsafe impl Send for Reducer {}
 impl Reducer {
     /// Hooks into the gradients of `parameters`, whose number, order, shapes and types must be equal on all ranks; see
     /// [`ProcessGroup::verify_params`]. `sparse` tells of each parameter whether its gradient is sparse. `bucket_bytes`
-    /// are the sizes of the buckets, at least one; further buckets have the last one's.
+    /// are the sizes of the buckets, at least one; buckets beyond these have the last size.
+    /// Without `limit_first_buckets`, there are one or two: the first bucket's and all others'.
     pub fn new<S: AsRef<str>>(
         group: &ProcessGroup,
         parameters: &[Tensor],

@@ -92,7 +92,7 @@ pub fn processes_with(
     processes_from(world_size, test_of(&body), None, change, body);
 }
 
-/// `before` is a Python script of which as many ranks run first, with its arguments.
+/// `before`: a Python script and its arguments, of which as many ranks run first.
 fn processes_from(
     world_size: usize,
     test: &str,
@@ -195,7 +195,7 @@ pub fn mortal(rank: usize) -> impl Fn(usize, Command) -> Command {
     move |own, command| if own == rank { in_shell(r#""$@"; true"#, &command) } else { command }
 }
 
-/// This rank runs another program.
+/// A change by which this rank runs another program.
 pub fn rank_by(rank: usize, program: impl Fn() -> Command) -> impl Fn(usize, Command) -> Command {
     move |own, command| if own == rank { with_variables_of(&command, program()) } else { command }
 }
@@ -210,7 +210,7 @@ pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Comm
 
 pub type Saved = BTreeMap<String, Tensor>;
 
-/// Adds tensors as they are now, with a prefix to their names.
+/// Saves copies of tensors, with a prefix before their names.
 pub fn save(saved: &mut Saved, prefix: &str, tensors: impl IntoIterator<Item = (String, Tensor)>) {
     saved.extend(tensors.into_iter().map(|(name, it)| (format!("{prefix}.{name}"), it.copy())));
 }

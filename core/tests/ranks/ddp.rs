@@ -187,17 +187,20 @@ fn the_logging_data_tells_bucket_sizes_and_times(group: &ProcessGroup) {
 fn each_bucket_may_have_a_size_of_its_own(group: &ProcessGroup) {
     let bucket_cap_mb_list = [64.0, 32.0].map(|bytes| bytes / f64::powi(2.0, 20)).to_vec();
     let options = DdpOptions { bucket_cap_mb_list, ..Default::default() };
-    let (_vs, model) = wrapped(group, false, options);
+    let (vs, model) = wrapped(group, false, options);
     (0..3).for_each(|step| pass(group, &model, &batch(group, step)));
     let data = model.logging_data().unwrap();
     // As PyTorch 2.13 logs them. In tch a bias comes before the weight.
     let expected: [&[u64]; 2] = [&[40, 80, 80], &[120, 80]];
     assert_eq!([data.bucket_sizes, data.rebuilt_bucket_sizes], expected);
+    let options = DdpOptions { bucket_cap_mb_list: vec![1.0, 0.0], ..Default::default() };
+    let refused = DistributedDataParallel::with_options((), &vs, group, options);
+    expect_error(refused, "bucket_cap_mb_list is 0, but must be more than 0 MiB");
 }
 
 #[run_by(on_ranks(2))]
 fn wrapping_exchanges_nothing_without_init_sync(group: &ProcessGroup) {
-    // The other rank is not even there.
+    // Rank 1 does not even wrap a model.
     if group.rank() == 0 {
         let options = DdpOptions { init_sync: false, ..Default::default() };
         let _ = wrapped(group, false, options);

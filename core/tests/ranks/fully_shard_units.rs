@@ -42,7 +42,7 @@ fn a_block_whose_output_the_next_one_ignores_has_gradients_of_zeros(group: &Proc
         squares(&last.call(both, |last, (used, _)| last.forward(&used)))
     };
     model.backward(&model.forward(batch(group, 0), pass).unwrap()).unwrap();
-    // As in PyTorch: weight decay and momentum move its weights.
+    // As in PyTorch, where weight decay and momentum then move its weights.
     let gradient = vs.variables()["ignored.weight"].grad();
     assert_eq!(gradient, gradient.zeros_like());
 }

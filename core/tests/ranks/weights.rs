@@ -9,7 +9,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Those of this path, zeros at first.
+    /// The weights at this path, zeros at first.
     pub fn new(path: &nn::Path<'_>) -> Weights {
         let zeros = |name: &str, size: &[i64]| path.entry(name).or_zeros(size);
         Weights { matrix: zeros("matrix", &[24, 16]), vector: zeros("vector", &[16]) }

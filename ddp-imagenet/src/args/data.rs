@@ -158,11 +158,13 @@ impl Source {
     // ANCHOR: augmented
     /// The transforms of a validation.
     fn as_is(self, size: usize) -> Vec<Box<dyn Transform>> {
-        if self != Source::Imagefolder {
-            return vec![];
+        match self {
+            // main.py's 256 for 224.
+            Source::Imagefolder => {
+                vec![Box::new(Resize::new(size * 8 / 7)), Box::new(CenterCrop::new(size))]
+            }
+            Source::Cifar10 | Source::Mnist | Source::FashionMnist | Source::Synthetic => vec![],
         }
-        // main.py's 256 for 224.
-        vec![Box::new(Resize::new(size * 8 / 7)), Box::new(CenterCrop::new(size))]
     }
 
     /// The transforms of a training, which change an image differently in every epoch.

@@ -48,8 +48,11 @@ pub fn train(args: &Args) -> Result<()> {
             // A rank may have been lost before the first step.
             largest = largest.max(args.batch_size * shard.num_replicas());
             largest = group.all_gather_object(&largest)?.into_iter().fold(largest, usize::max);
-            let progress = checkpoint.resume(&mut state.training)?;
-            state.progress = Job { progress, batch_size: largest, ..Job::default() };
+            state.progress = Job {
+                meters: Meters::default(),
+                progress: checkpoint.resume(state.training.vs, state.training.optimizer)?,
+                batch_size: largest,
+            };
         }
         let Job { progress, meters, batch_size } = state.progress;
         // Dropout differs from rank to rank, and is the same whenever the ranks change at this step.
@@ -79,7 +82,7 @@ pub fn train(args: &Args) -> Result<()> {
             let now @ Progress { epoch, .. } = run.progress();
             // Here too, not only after a commit: if a rank is lost during the save, the next call saves again.
             if state.has_begun() && checkpoint.is_due(now) {
-                checkpoint.save(&mut state.training, now)?;
+                checkpoint.save(state.training.vs, state.training.optimizer, now)?;
             }
             if epoch >= args.epochs {
                 break;
@@ -104,7 +107,8 @@ pub fn train(args: &Args) -> Result<()> {
                 run.wait()?;
                 state.progress = job(&run);
                 state.commit()?;
-                checkpoint.save_if_due(&mut state.training, &mut run)?;
+                let training = &mut state.training;
+                checkpoint.save_if_due(training.vs, training.optimizer, &mut run)?;
             }
 
             let [train_loss] = run.end_epoch()?;

@@ -8,10 +8,7 @@ use std::{sync::atomic::Ordering, time::Instant};
 impl ProcessGroup {
     /// Tells every rank if one objects to going on. A collective of the ranks of this library.
     pub(crate) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {
-        if self.inner.post_mortem.is_elastic {
-            // Nobody learns from the store that another has left to take in a rank.
-            self.barrier()?;
-        }
+        self.expect_all()?;
         let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
         if let Some(objection) = objection {
             self.report(objection);
@@ -39,6 +36,11 @@ impl ProcessGroup {
             Ok(Some(message)) => Err(self.given_up(operation, (message, None))),
             Err(reason) => Err(self.given_up(operation, reason)),
         }
+    }
+
+    /// Fails if a rank of an elastic job has left for another group, of which those who wait in the store hear nothing.
+    fn expect_all(&self) -> Result<()> {
+        if self.inner.post_mortem.is_elastic { self.barrier() } else { Ok(()) }
     }
 
     /// Returns why not to wait any longer outside the engine: the timeout is over, or a rank has gone.
@@ -79,6 +81,7 @@ impl ProcessGroup {
         operation: &'static str,
         own: &str,
     ) -> Result<Option<String>> {
+        self.expect_all()?;
         let key = format!("comparison/{}", self.inner.agreements.load(Ordering::Relaxed));
         let store = self.inner.store.engine();
         let compare = || {

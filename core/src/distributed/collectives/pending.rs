@@ -70,7 +70,7 @@ impl<T: 'static> Pending<T> {
         })
     }
 
-    /// With what `f` makes of the value in its place.
+    /// The same exchange, with the value that `f` makes of this one.
     pub(crate) fn then<U>(mut self, f: impl FnOnce(T) -> Result<U> + Send + 'static) -> Pending<U> {
         let exchange = self.exchange.take().map(|(work, finish)| {
             let finish: Finish<U> = Box::new(move |work| finish(work).and_then(f));

@@ -42,13 +42,19 @@ pub(crate) fn culprit(post_mortem: &PostMortem, store: &Arc<Store>) -> Option<Bl
 
 /// Since when somebody is suspected.
 #[derive(Default)]
-pub(crate) struct Suspicion(Option<Instant>);
+pub(crate) struct Suspicion {
+    since: Option<Instant>,
+}
 
 impl Suspicion {
     /// A rank that has done its part may end before others have, so one is to blame only after `patience`.
     pub(crate) fn confirm(&mut self, suspect: Option<Blame>, patience: Duration) -> Option<Blame> {
-        self.0 = suspect.as_ref().map(|_| self.0.unwrap_or_else(Instant::now));
-        suspect.filter(|_| self.0.is_some_and(|since| since.elapsed() >= patience))
+        let Some(suspect) = suspect else {
+            self.since = None;
+            return None;
+        };
+        let since = *self.since.get_or_insert_with(Instant::now);
+        (since.elapsed() >= patience).then_some(suspect)
     }
 }
 

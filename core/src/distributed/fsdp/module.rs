@@ -17,7 +17,7 @@ use tch_parallel_base::tensors::{fill, list};
 pub struct FsdpModule<M> {
     pub(super) module: M,
     pub(super) unit: Arc<Unit>,
-    /// The root's: buffers and ignored parameters, which every rank has whole.
+    /// Buffers and ignored parameters, which every rank has whole. Only in the root.
     pub(super) others: Vec<(String, Tensor)>,
     pub(super) policy: MixedPrecisionPolicy,
     pub(super) group: ProcessGroup,
@@ -136,7 +136,7 @@ impl<M> FsdpModule<M> {
         self.unit.schedule.waiting_time()
     }
 
-    /// The whole parameters of this block and of those inside it; of the root also the buffers and ignored parameters.
+    /// The whole parameters of this block and of those inside it; for the root, also the buffers and ignored parameters.
     /// A collective: each rank gets all of them, so they must fit into its memory. `get_model_state_dict` with
     /// `full_state_dict=True`
     ///
@@ -149,11 +149,11 @@ impl<M> FsdpModule<M> {
         wholes.chain(others).collect()
     }
 
-    /// Sets what [`full_state_dict`](Self::full_state_dict) has. Each rank takes its rows; this is not a collective. Other
+    /// Sets what [`full_state_dict`](Self::full_state_dict) returns. Each rank takes its rows; this is not a collective. Other
     /// entries are ignored. `set_model_state_dict` with `full_state_dict=True`
     ///
     /// # Errors
-    /// [`Error::Argument`] if something is missing or has another shape. Some of the rest may already have been set.
+    /// [`Error::Argument`] if an entry is missing or has another shape. Others may already have been set.
     pub fn load_full_state_dict(&self, state_dict: &HashMap<String, Tensor>) -> Result<()> {
         self.units().iter().try_for_each(|unit| unit.load(state_dict))?;
         no_grad(|| {

@@ -206,7 +206,7 @@ impl Unit {
         if outputs.is_empty() {
             return Ok(());
         }
-        // A unit without parameters has nothing to gather ahead.
+        // A unit without parameters has nothing to prefetch.
         if !state.parameters.is_empty() {
             let place = self.schedule.note_forward(self);
             state.post_forward_places.push(place);
@@ -295,7 +295,7 @@ impl Unit {
 }
 
 /// The entry of a dict, which must have this shape.
-pub fn fitting<'a>(
+pub(super) fn fitting<'a>(
     whole: &'a HashMap<String, Tensor>,
     name: &str,
     size: &[i64],

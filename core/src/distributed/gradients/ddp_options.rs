@@ -19,8 +19,8 @@ options! {
         /// The size of a bucket in MiB. Small buckets start early, large ones waste less time on
         /// latency. `None`: 25, with a first bucket of 1.
         pub bucket_cap_mb: Option<f64> = None,
-        /// The size of each bucket in MiB, the first one's first; further buckets have the last size. In place of
-        /// `bucket_cap_mb`.
+        /// The sizes of the buckets in MiB, in order; buckets beyond the list have its last size. If not empty,
+        /// `bucket_cap_mb` is ignored.
         pub bucket_cap_mb_list: Vec<f64> = Vec::new(),
         /// Whether some parameters may be unused in a loss. Costs a walk over the graph in every
         /// step; without it, an unused parameter is an error.
@@ -33,8 +33,8 @@ options! {
         /// Whether wrapping compares the ranks' models and broadcasts rank 0's. Without it, wrapping exchanges nothing,
         /// and the ranks must have built the same model with the same weights.
         pub init_sync: bool = true,
-        /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks, when the model is wrapped
-        /// and before each forward pass.
+        /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks, before each forward pass and,
+        /// with `init_sync`, when the model is wrapped.
         pub broadcast_buffers: bool = true,
         /// Whether they are also broadcast before each forward pass.
         pub forward_sync_buffers: bool = true,
@@ -70,9 +70,9 @@ options! {
         pub params_and_buffers_to_ignore: BTreeSet<String> = BTreeSet::new(),
         /// Names of parameters whose gradients are averaged apart from the buckets: all together, once the gradient of
         /// `param_to_hook_all_reduce` is complete. They must be complete by then, and all ranks must make gradients in
-        /// one order. `comm_hook` does not see them. PyTorch does not wait for the exchange, and also makes it under
-        /// `no_sync`. Not with Python ranks in the job, a join, `find_unused_parameters`, `HookThenOptimizer`,
-        /// `mixed_precision`, `static_graph` or `virtual_ranks`.
+        /// one order. `comm_hook` does not see them. PyTorch does not wait for the exchange, also makes it under
+        /// `no_sync`, and broadcasts the parameters even without `init_sync`. Not with Python ranks in the job, a join,
+        /// `find_unused_parameters`, `HookThenOptimizer`, `mixed_precision`, `static_graph` or `virtual_ranks`.
         ///
         /// ```
         /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
@@ -138,7 +138,7 @@ impl DdpOptions {
         })
     }
 
-    /// The sizes of the buckets in bytes; further buckets have the last one's.
+    /// The sizes of the buckets in bytes, in order; buckets beyond these have the last size.
     pub(super) fn bucket_bytes(&self) -> Vec<usize> {
         let sizes = match (self.bucket_cap_mb_list.as_slice(), self.bucket_cap_mb.as_slice()) {
             ([], []) => &DEFAULT_BUCKETS_MB,

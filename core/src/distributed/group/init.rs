@@ -68,7 +68,7 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
     join(Env::read()?, options, None)
 }
 
-/// Takes this place in a job. Waits for the others for the timeout, or not so long.
+/// Takes this place in a job. Waits for the others for the timeout, or for `join_timeout` if that is longer.
 fn join(
     env: Option<Env>,
     options: ProcessGroupOptions,

@@ -21,7 +21,7 @@ use tch_parallel::{Devices, Error, LogicalDevice, nn::NormLayer};
     args_override_self = true,
     mut_arg("dataset", |dataset| dataset.default_value("mnist")),
     mut_arg("batch_size", |batch_size| batch_size.default_value("240").help(
-        "Images per batch, for all devices together; with apex, for each"
+        "Images per batch, divided among the devices of this host; with apex, for each"
     )),
     mut_arg("workers", |workers| workers.help(
         "Threads that load batches ahead, divided like the batch; 0 loads them in the training loop, \

@@ -79,10 +79,12 @@ fn search(
 
         let lowest = fits.map_or(1, |point| point.pairs + 1);
         let highest = exceeds.map_or(usize::MAX, |point| point.pairs - 1);
-        match exceeds {
-            Some(exceeds) if highest < lowest => return Ok((fits, exceeds)),
-            _ => pairs = predict(before, latest, budget).clamp(lowest, highest),
+        if let Some(exceeds) = exceeds
+            && highest < lowest
+        {
+            return Ok((fits, exceeds));
         }
+        pairs = predict(before, latest, budget).clamp(lowest, highest);
     }
 }
 

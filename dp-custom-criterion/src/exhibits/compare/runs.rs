@@ -68,7 +68,7 @@ impl<'a> Runs<'a> {
         let recomputes = self.args.model.checkpoint_activations;
         let checkpoint = if recomputes { " --checkpoint-activations" } else { "" };
         let (method, vocab_size) = (flag_value(&method), self.vocab_size);
-        // An epoch has at least one step, so as many epochs are enough.
+        // An epoch has at least one step, so as many epochs as steps are enough.
         format!(
             "--method={method} --devices={devices} --batch-size={batch_size} --steps={steps} \
              --epochs={steps} --hidden={hidden} --layers={layers} --attn-heads={attn_heads} \

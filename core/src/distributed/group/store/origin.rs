@@ -8,7 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs::OpenOptions, path::Path, sync::Arc, time::Duration};
 
-/// Where a store came from. It marks this process as a member of a job while the store or a group made with it exists.
+/// Where a store came from. It marks this process as a member of a job while the store or a group made with it exists,
+/// and for good in an elastic job.
 pub(super) struct Origin {
     /// This process's place in the job whose store it is.
     pub(super) env: Option<Env>,
@@ -51,7 +52,8 @@ impl Store {
     /// - [`Error::Argument`]: rank 0 may not open as many files as the job needs.
     /// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a
     ///   minute, or for the timeout if that is shorter, rank 0 did not arrive within the timeout,
-    ///   another process has the same rank, or this process already has a store of the job.
+    ///   another process has the same rank, or this process already has a store of the job or was in
+    ///   a group of [`elastic::run`](crate::elastic::run).
     pub fn from_env(timeout: Duration) -> Result<Store> {
         Self::of(Env::read()?, timeout)
     }
@@ -62,11 +64,11 @@ impl Store {
             record::forget_dropped_groups();
             return Self::hash();
         };
-        // In an elastic job it may leave a group that it has not joined yet. It remains a member: the others may have
-        // other addresses and ranks by now than its environment says.
+        // In an elastic job, a process may leave a group before it has joined it. It stays a member for good, because
+        // the others may by now have other addresses and ranks than its environment says.
         if IS_MEMBER.swap(true, Ordering::Relaxed) && !env.is_elastic {
-            let message = "this process has already joined it; keep the group or the store, or a clone of it, and use \
-                           that of elastic::run within it";
+            let message = "this process has already joined it; keep the group or the store, or a clone of it \
+                           (inside elastic::run, use the group that it passes)";
             return Err(rendezvous::failed(&env, "join the job".into(), message));
         }
         HAS_BEEN_MEMBER.store(true, Ordering::Relaxed);

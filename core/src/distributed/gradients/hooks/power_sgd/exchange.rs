@@ -33,7 +33,7 @@ impl Exchange {
         if state.batched {
             buffer = buffer.f_constant_pad_nd([0, side * side - len])?;
         }
-        // The last step's error.
+        // The last step's error; none without error feedback.
         if let Some(error) = state.errors.get(&index) {
             let _ = buffer.f_add_(error)?;
         }

@@ -24,9 +24,15 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(options: PowerSgdOptions) -> State {
-        let (batched, iteration, errors, memory, numel) = Default::default();
-        let seeds = Mt::new(options.random_seed);
-        State { options, batched, iteration, errors, memory, numel, seeds }
+        State {
+            options,
+            batched: false,
+            iteration: 0,
+            errors: HashMap::new(),
+            memory: HashMap::new(),
+            numel: [0, 0],
+            seeds: Mt::new(options.random_seed),
+        }
     }
 
     /// A seed for random numbers, the same on every rank but new each time:
