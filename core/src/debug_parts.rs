@@ -1,6 +1,6 @@
 //! `Debug` for types that hold more than can be shown.
 
-/// Implements it with these parts alone, each a name and a value.
+/// Implements `Debug` for a type with these parts alone, each given as a name and a value.
 macro_rules! debug_parts {
     ($Type:ident $(<$($Any:ident),+>)?, $self:ident $(, $part:ident: $value:expr)*) => {
         impl $(<$($Any),+>)? std::fmt::Debug for $Type $(<$($Any),+>)? {

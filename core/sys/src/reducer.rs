@@ -47,7 +47,8 @@ impl Reducer {
         let names = c_texts(names)?;
         let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
         let module_name = c_text(module_name)?;
-        // SAFETY: `parameters`, `names` and `sparse` hold the same number of elements, and `bucket_bytes` its length.
+        // SAFETY: `parameters`, `names` and `sparse` hold the same number of elements, and `bucket_bytes` comes with its
+        // length.
         let handle = created(|out| unsafe {
             ffi::c10d_reducer_new(
                 group.pointer(),

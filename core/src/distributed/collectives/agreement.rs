@@ -38,7 +38,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Fails if a rank of an elastic job has left for another group, of which those who wait in the store hear nothing.
+    /// Fails if a rank of an elastic job has left for another group. Those who wait in the store do not hear of that.
     fn expect_all(&self) -> Result<()> {
         if self.inner.post_mortem.is_elastic { self.barrier() } else { Ok(()) }
     }

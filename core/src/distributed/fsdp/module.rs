@@ -149,8 +149,8 @@ impl<M> FsdpModule<M> {
         wholes.chain(others).collect()
     }
 
-    /// Sets what [`full_state_dict`](Self::full_state_dict) returns. Each rank takes its rows; this is not a collective. Other
-    /// entries are ignored. `set_model_state_dict` with `full_state_dict=True`
+    /// Sets what [`full_state_dict`](Self::full_state_dict) returns. Each rank takes its rows; this is not a collective.
+    /// Other entries are ignored. `set_model_state_dict` with `full_state_dict=True`
     ///
     /// # Errors
     /// [`Error::Argument`] if an entry is missing or has another shape. Others may already have been set.

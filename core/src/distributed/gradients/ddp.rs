@@ -110,8 +110,8 @@ impl<M> DistributedDataParallel<M> {
         Self::with_options(module, vs, group, DdpOptions::default())
     }
 
-    /// The same with PyTorch's keyword arguments. Without `init_sync` it is no collective, and an error is only this
-    /// rank's.
+    /// The same with PyTorch's keyword arguments. Without `init_sync`, this is not a collective, and only this rank gets
+    /// its errors.
     ///
     /// # Errors
     /// Those of [`new`](Self::new), and [`Error::Argument`] for a bucket size not above 0 or a name not in `vs`.

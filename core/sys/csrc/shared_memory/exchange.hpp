@@ -161,9 +161,9 @@ class Exchange {
     finish(round);
   }
 
-  // Carries out further rounds of an operation, each of up to `most` of `all` its values. `stage(begin, count, buffer)`
-  // writes this rank's from number `begin` on, and `take(begin, count, round)` reads those of the others. Each round is
-  // staged before the one before it is read.
+  // Carries out further rounds of an operation on `all` values, of at most `most` each. `stage(begin, count, buffer)`
+  // writes `count` of this rank's values from number `begin` on, and `take(begin, count, round)` reads those of the
+  // others. Each round is staged before the one before it is read.
   template <typename Stage, typename Take>
   void in_rounds(size_t all, size_t most, Stage stage, Take take) {
     const auto first = round_;
