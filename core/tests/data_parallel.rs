@@ -6,7 +6,8 @@ use approx::assert_relative_eq;
 use std::sync::{Barrier, Mutex, PoisonError, atomic::AtomicUsize, atomic::Ordering};
 use tch::{Device, Kind, Reduction, Tensor, nn, nn::ModuleT, nn::VarStore, no_grad};
 use tch_parallel::data_parallel::*;
-use tch_parallel::{Devices, LogicalDevice, Shared, nn::CheckpointWrapper};
+use tch_parallel::nn::{CheckpointWrapper, channels_last};
+use tch_parallel::{Devices, LogicalDevice, Shared};
 use tests::errors::expect_error;
 
 /// Builds from the same seed every time. The lock is needed because all tests share one generator and run in parallel,
@@ -153,6 +154,15 @@ fn batches_may_lie_along_another_dimension() {
     model.backward(&(outputs * &inputs).sum(Kind::Float)).unwrap();
     let expected = inputs.square().sum_dim_intlist(1, true, Kind::Float);
     assert_eq!(vs.trainable_variables()[0].grad(), expected);
+}
+
+#[test]
+fn channels_that_are_last_in_memory_stay_so() {
+    let parts = [1, 2].map(|rows| Tensor::ones([rows, 2, 3, 4], (Kind::Float, Device::Cpu)));
+    let turned = parts.each_ref().map(|part| channels_last(part).unwrap());
+    for (parts, strides) in [(parts, [24, 12, 4, 1]), (turned, [24, 1, 8, 2])] {
+        assert_eq!(gather(&parts, LogicalDevice::Cpu(0), 0).unwrap().stride(), strides);
+    }
 }
 
 #[test]

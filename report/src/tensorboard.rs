@@ -43,8 +43,9 @@ struct Summary {
 struct Scalar {
     #[prost(string, tag = "1")]
     tag: String,
-    #[prost(float, tag = "2")]
-    simple_value: f32,
+    /// Without `optional`, 0 would be left out, and so the whole point.
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
 }
 
 impl TensorBoard {
@@ -96,7 +97,8 @@ fn scalars(tag: &str, fields: &Value, found: &mut Vec<Scalar>) {
             elements.for_each(|(index, field)| scalars(&format!("{tag}/{index}"), field, found));
         }
         other => {
-            let scalar = |number: f64| Scalar { tag: tag.to_owned(), simple_value: number as f32 };
+            let scalar =
+                |number: f64| Scalar { tag: tag.to_owned(), simple_value: Some(number as f32) };
             found.extend(other.as_f64().map(scalar));
         }
     }
@@ -135,7 +137,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut board = TensorBoard::create(&dir.path().join("a/b")).unwrap();
         board.log("step", &json!({ "epoch": 0, "step": 7, "loss": 0.5f32, "name": "x" })).unwrap();
-        board.log("epoch", &json!({ "epoch": 3, "memory": { "peak": [3, 4] } })).unwrap();
+        board.log("epoch", &json!({ "epoch": 3, "memory": { "peak": [0, 4] } })).unwrap();
         board.log("step", &json!({ "epoch": 1, "step": 0, "loss": 0.25f32 })).unwrap();
         let events = events(&dir.path().join("a/b"));
         assert_eq!(events[0].file_version.as_deref(), Some("brain.Event:2"));
@@ -144,12 +146,12 @@ mod tests {
             .flat_map(|event| {
                 assert!(event.wall_time > 1.7e9);
                 let values = &event.summary.as_ref().unwrap().value;
-                values.iter().map(|scalar| (event.step, &*scalar.tag, scalar.simple_value))
+                values.iter().map(|scalar| (event.step, &*scalar.tag, scalar.simple_value.unwrap()))
             })
             .collect();
         let expected = [
             (0, "step/loss", 0.5),
-            (3, "epoch/memory/peak/0", 3.0),
+            (3, "epoch/memory/peak/0", 0.0),
             (3, "epoch/memory/peak/1", 4.0),
             (1, "step/loss", 0.25),
         ];

@@ -158,6 +158,12 @@ tuples!(
     (A 0, B 1, C 2, D 3, E 4, F 5)
 );
 
+/// The strides of images `[N, C, H, W]` whose channels are last in memory; `None` for other sizes.
+pub fn channels_last_strides(size: &[i64]) -> Option<Vec<i64>> {
+    let &[_, channels, height, width] = size else { return None };
+    Some(vec![height * width * channels, 1, width * channels, channels])
+}
+
 /// All tensors, in order.
 pub fn list<T: Tensors>(tensors: &T) -> Vec<Tensor> {
     let mut found = Vec::new();

@@ -13,14 +13,14 @@ const LIMIT: usize = 32;
 /// A batch of images is large: 64 of 224×224 pixels take 39 MB. The system would reclaim such memory at once and return
 /// it page by page, filled with zeros: one sixth of the time of making a batch.
 #[derive(Debug, Default)]
-pub(super) struct BatchMemory(Mutex<Vec<Tensor>>);
+pub(super) struct BatchMemory(Mutex<Vec<(Vec<i64>, Tensor)>>);
 
 impl BatchMemory {
     /// A tensor of 32-bit floats of this size, all of which `fill` writes.
     pub(super) fn tensor(&self, size: &[i64], fill: impl FnOnce(&mut [f32])) -> Result<Tensor> {
         let new = || {
             // The next batches are probably of this size: any other memory would lie idle.
-            lock(&self.0).retain(|tensor| tensor.size() == size);
+            lock(&self.0).retain(|(of, _)| of == size);
             Tensor::f_zeros(size, (Kind::Float, Device::Cpu))
         };
         let mut tensor = self.unused(size).map_or_else(new, Ok)?;
@@ -32,22 +32,27 @@ impl BatchMemory {
         if tensors.len() == LIMIT {
             drop(tensors.remove(0));
         }
-        tensors.push(tensor.shallow_clone());
+        tensors.push((size.to_vec(), tensor.shallow_clone()));
         Ok(tensor)
     }
 
     /// A tensor of this size that has no other handle, removed from this memory.
     fn unused(&self, size: &[i64]) -> Option<Tensor> {
         let mut tensors = lock(&self.0);
-        let is_free = |tensor: &mut Tensor| c10d_sys::tensor::get_mut(tensor).is_some();
-        // Whoever had it may have computed its gradient, too.
+        // Whoever had it may have computed its gradient, too. Nothing is read of one that somebody may be changing.
         let is_plain = |tensor: &Tensor| !tensor.requires_grad() && !tensor.grad().defined();
-        tensors.retain_mut(|tensor| is_plain(tensor) || !is_free(tensor));
-        let is_unused =
-            |tensor: &mut Tensor| tensor.size() == size && is_plain(tensor) && is_free(tensor);
+        tensors.retain_mut(|(_, tensor)| !is_free(tensor) || is_plain(tensor));
+        let is_unused = |(_, tensor): &mut (_, Tensor)| {
+            is_free(tensor) && tensor.size() == size && is_plain(tensor)
+        };
         let position = tensors.iter_mut().position(is_unused)?;
-        Some(tensors.swap_remove(position))
+        Some(tensors.swap_remove(position).1)
     }
+}
+
+/// Whether nobody else has a handle to a tensor.
+fn is_free(tensor: &mut Tensor) -> bool {
+    c10d_sys::tensor::get_mut(tensor).is_some()
 }
 
 #[cfg(test)]
@@ -88,7 +93,8 @@ mod tests {
         let in_use = filled(&memory, 4, 1.0);
         drop(filled(&memory, 4, 2.0));
         drop(filled(&memory, 5, 3.0));
-        let kept: Vec<_> = memory.0.lock().unwrap().iter().map(Tensor::size).collect();
+        let kept: Vec<_> =
+            memory.0.lock().unwrap().iter().map(|(_, tensor)| tensor.size()).collect();
         assert_eq!(kept, [[5]]);
         assert_eq!(in_use, Tensor::from_slice(&[1.0f32; 4]));
     }

@@ -48,7 +48,8 @@ options! {
         ///
         /// An epoch resumed after its first step does not draw: the generator's state in the checkpoint was saved after
         /// the draw. Python's `persistent_workers=True` draws in the first epoch only. A [sampler](super::RandomSampler)
-        /// without a seed draws after this, in Python and here, so its order equals Python's only if this is set.
+        /// without a seed draws after this, in Python and here, so its order equals Python's only if this is set. Of two loaders
+        /// without workers, let one give its first batch before the other's epoch begins: Python draws the order only then.
         pub draw_base_seed: bool = false,
     }
 }

@@ -47,6 +47,9 @@ pub struct CheckpointWrapper<M> {
     module: Arc<Mutex<M>>,
 }
 
+const RUN_TWICE: &str = "the backward pass of a CheckpointWrapper has already been run and freed \
+                         its inputs; run all but the last with retain_graph";
+
 /// The module, once no other thread uses it. Among threads that take turns, waiting for that would never end.
 fn held<M>(module: &Mutex<M>) -> Result<MutexGuard<'_, M>> {
     let is_free = !TAKES_TURNS.get() || !matches!(module.try_lock(), Err(TryLockError::WouldBlock));
@@ -90,8 +93,12 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
             let anchor = Tensor::f_zeros([0], (tch::Kind::Float, tch::Device::Cpu))?;
             sources.push(anchor.f_set_requires_grad(true)?);
         }
-        hook_gradients(&mut results, &sources, move |gradients, _| {
-            again.backward(inputs.shallow_clone(), &f, gradients)
+        // Freed as soon as no further backward pass can follow.
+        let mut saved = Some(inputs);
+        hook_gradients(&mut results, &sources, move |gradients, keep_graph| {
+            let inputs =
+                if keep_graph { saved.as_ref().map(I::shallow_clone) } else { saved.take() };
+            again.backward(inputs.ok_or(RUN_TWICE)?, &f, gradients)
         })
         .map_err(Error::engine("checkpoint"))?;
         Ok(fill(&outputs, results))
@@ -241,6 +248,19 @@ mod tests {
             max_memory_allocated(device).unwrap() - before
         });
         assert!(wrapped < plain / 2, "{wrapped} of {plain} bytes");
+    }
+
+    #[test]
+    fn a_backward_pass_frees_the_inputs_so_that_none_follows() {
+        let wrapper = CheckpointWrapper::new(Tensor::ones([2], FLOAT).set_requires_grad(true));
+        let x = Tensor::ones([2], FLOAT);
+        let device = LogicalDevice::of(&x);
+        let before = memory_allocated(device).unwrap();
+        let loss = wrapper.forward(x * 2, |weight, x| (weight * x).sum(Kind::Float)).unwrap();
+        assert_ne!(memory_allocated(device).unwrap(), before);
+        loss.backward();
+        let error = loss.f_backward().unwrap_err().to_string();
+        assert!(error.contains("has already been run"), "{error}");
     }
 
     #[test]

@@ -2,11 +2,21 @@
 
 use crate::Result;
 use tch::{Tensor, nn::VarStore};
+use tch_parallel_base::{Error, tensors::channels_last_strides};
 
 /// The same images `[N, C, H, W]`, with the channels of a pixel side by side in memory:
 /// `x.to(memory_format=torch.channels_last)`.
 pub fn channels_last(images: &Tensor) -> Result<Tensor> {
-    Ok(images.f_permute([0, 2, 3, 1])?.f_contiguous()?.f_permute([0, 3, 1, 2])?)
+    let size = images.size();
+    let Some(strides) = channels_last_strides(&size) else {
+        return Err(Error::argument("images", format!("{size:?}"), "[N, C, H, W]"));
+    };
+    if images.stride() == strides {
+        return Ok(images.shallow_clone());
+    }
+    let mut turned = Tensor::f_empty_strided(size, strides, (images.f_kind()?, images.device()))?;
+    turned.f_copy_(images)?;
+    Ok(turned)
 }
 
 /// `model.to(memory_format=torch.channels_last)`: applies to the variables with four dimensions, which
@@ -22,7 +32,7 @@ pub fn channels_last_weights(vs: &VarStore) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::{Device, Kind, nn};
+    use tch::{Device, Kind, kind::FLOAT_CPU, nn};
 
     #[test]
     fn only_the_order_in_memory_changes() {
@@ -30,6 +40,10 @@ mod tests {
         let turned = channels_last(&images).unwrap();
         assert_eq!(turned, images);
         assert_eq!(turned.stride(), [60, 1, 15, 3]);
+        // From PyTorch, for sizes of 1, whose strides change no element's place.
+        for (size, strides) in [([8, 1, 5, 4], [20, 1, 4, 1]), ([16, 4, 1, 1], [4, 1, 4, 4])] {
+            assert_eq!(channels_last(&Tensor::zeros(size, FLOAT_CPU)).unwrap().stride(), strides);
+        }
     }
 
     #[test]

@@ -4,10 +4,10 @@ use super::scatter::{length, length_in};
 use super::trace::{Step, Trace};
 use crate::{Error, LogicalDevice, Result, Tensors, check};
 use tch::Tensor;
-use tch_parallel_base::tensors::{fill, list};
+use tch_parallel_base::tensors::{channels_last_strides, fill, list};
 
 /// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a replica. Scalars become
-/// a vector, as in PyTorch, which warns about it. Values that are not tensors, and the keys of maps, are taken from the
+/// a vector, as in PyTorch, which warns about it; channels that are last in memory stay so. Values that are not tensors, and the keys of maps, are taken from the
 /// first part. Gradients continue in the parts. The inverse of [`scatter`](super::scatter()).
 ///
 /// ```
@@ -76,7 +76,12 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
         let expected = format!("of the same kind and shape, except in dimension {dim}");
         return Err(Error::argument("outputs", format!("{found:?} on the replicas"), expected));
     }
-    let gathered = Tensor::f_empty(shape, (*kind, destination.into()))?;
+    let options = (*kind, destination.into());
+    let is_last = |part: &Tensor| channels_last_strides(&part.size()) == Some(part.stride());
+    let gathered = match channels_last_strides(shape).filter(|_| parts.iter().all(is_last)) {
+        Some(strides) => Tensor::f_empty_strided(&shape[..], strides, options)?,
+        None => Tensor::f_empty(shape, options)?,
+    };
     let mut offset = 0;
     for (part, rows) in parts.iter().zip(rows) {
         gathered.f_narrow(dim, offset, rows)?.f_copy_(part)?;

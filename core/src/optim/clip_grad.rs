@@ -24,6 +24,9 @@ pub fn clip_grad_norm_(
         let expected = "not negative for shards: an empty one has no such norm";
         return Err(Error::argument("norm_type", options.norm_type, expected));
     }
+    if options.norm_type == f64::INFINITY {
+        group.refuse_python("clip_grad_norm_ with an infinite norm_type", 0..group.world_size())?;
+    }
     let (power, reduction) = match options.norm_type {
         f64::INFINITY => (1.0, ReduceOp::Max),
         // The number of elements that are not 0.

@@ -4,7 +4,7 @@ use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptim
 use super::{UpdateRule, post_local_sgd::filtered};
 use crate::distributed::{JoinConfig, Joinable, ProcessGroup, fsdp::shards};
 use crate::{Error, Result};
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 use tch::{Kind, Tensor};
 use tch_parallel_base::named_tensors::{NamedTensors, from_bytes, to_bytes};
 
@@ -101,11 +101,13 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         shards::refuse("ZeroRedundancyOptimizer", &parameters, instead)?;
         let (owners, rank) = (&self.owners, self.group.rank());
         self.group.or_report(self.optimizer.step_where(|name| owners.get(name) == Some(&rank)))?;
+        // Python sends one parameter at a time.
+        let bytes = if self.group.has_python() { 1 } else { BROADCAST_BUFFER_BYTES };
         for rank in 0..self.group.world_size() {
             let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
             if !share.is_empty() {
                 let step = "ZeroRedundancyOptimizer::step";
-                self.group.broadcast_coalesced(step, &share, BROADCAST_BUFFER_BYTES, rank)?;
+                self.group.broadcast_coalesced(step, &share, bytes, rank)?;
             }
         }
         Ok(())
@@ -116,9 +118,13 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         self.share_of(self.group.rank()).map(|(name, _)| name).collect()
     }
 
+    /// In PyTorch's order: within a group, the largest first.
     fn share_of(&self, rank: usize) -> impl Iterator<Item = (&str, Tensor)> {
-        let groups = self.optimizer.param_groups().iter();
-        let parameters = groups.flat_map(|group| group.names().into_iter().zip(group.tensors()));
+        let parameters = self.optimizer.param_groups().iter().flat_map(|group| {
+            let mut of_group: Vec<_> = group.names().into_iter().zip(group.tensors()).collect();
+            of_group.sort_by_key(|(_, tensor)| Reverse(tensor.numel()));
+            of_group
+        });
         parameters.filter(move |(name, _)| self.owners.get(*name) == Some(&rank))
     }
 
@@ -245,7 +251,7 @@ fn partition(groups: &[Vec<usize>], world_size: usize) -> Vec<Vec<usize>> {
     let mut owners = Vec::new();
     for sizes in groups {
         let mut places: Vec<_> = (0..sizes.len()).collect();
-        places.sort_by_key(|&place| std::cmp::Reverse(sizes[place]));
+        places.sort_by_key(|&place| Reverse(sizes[place]));
         let mut of_group = vec![0; sizes.len()];
         for place in places {
             if let Some((rank, load)) = loads.iter_mut().enumerate().min_by_key(|(_, it)| **it) {

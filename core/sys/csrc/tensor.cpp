@@ -86,9 +86,6 @@ const void* c10d_tensor_identity(const c10d_tensor* pointer) { return tensor(poi
 float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
   try {
     const at::Tensor& floats = tensor(pointer);
-    if (!c10d_is_plain(pointer) || !floats.device().is_cpu() || floats.scalar_type() != at::kFloat) {
-      return nullptr;
-    }
     // Other handles share the tensor; views share its storage, and so does an exchange in progress. A weak reference
     // could become a handle at any time.
     if (floats.use_count() != 1 || floats.weak_use_count() != 1 || floats.storage().use_count() != 1 ||
@@ -98,7 +95,10 @@ float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
     // The counts are read with relaxed ordering. Another thread may have read the elements just
     // before it dropped the last other handle.
     std::atomic_thread_fence(std::memory_order_acquire);
-    return floats.mutable_data_ptr<float>();
+    // Only now, since whoever had another handle may have changed this, too.
+    const auto is_usable =
+        c10d_is_plain(pointer) && floats.device().is_cpu() && floats.scalar_type() == at::kFloat;
+    return is_usable ? floats.mutable_data_ptr<float>() : nullptr;
   } catch (...) {
     return nullptr;
   }

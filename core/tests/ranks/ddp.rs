@@ -350,6 +350,21 @@ fn evaluation_by_one_rank_alone_exchanges_nothing(group: &ProcessGroup) {
     group.barrier().unwrap();
 }
 
+#[run_by(on_ranks(2))]
+fn one_loss_may_come_from_two_forward_passes_though_buffers_are_shared_between_them(
+    group: &ProcessGroup,
+) {
+    let vs = VarStore::new(Device::Cpu);
+    let norm = nn::batch_norm1d(vs.root() / "norm", 4, Default::default());
+    let model = DistributedDataParallel::new(norm, &vs, group).unwrap();
+    let batch = Tensor::arange(24, FLOAT_CPU).reshape([6, 4]) + group.rank() as f64;
+    let loss = || model.f_forward_t(&batch, true).unwrap().square().mean(Kind::Float);
+    let losses = loss() + loss();
+    model.sync_buffers().unwrap();
+    model.backward(&losses).unwrap();
+    assert_ne!(values(&vs.variables()["norm.weight"].grad()), [0.0; 4]);
+}
+
 // The course of running statistics in a training is compared with Python in `ddp_hooks`.
 #[run_by(on_ranks(2))]
 fn the_module_itself_has_rank_0s_running_statistics_once_synchronised(group: &ProcessGroup) {

@@ -25,6 +25,25 @@ fn calls_that_python_cannot_answer_say_so_at_once() {
     group.barrier().unwrap();
 }
 
+#[run_by(common::beside_python("zero_redundancy", 1))]
+fn a_sharded_optimizer_steps_with_pythons() {
+    let group = common::join();
+    let vs = VarStore::new(Device::Cpu);
+    let parameter = |(index, size): (usize, i64)| vs.root().zeros(&format!("{index}"), &[size]);
+    let parameters: Vec<_> = [2, 5, 3, 4].into_iter().enumerate().map(parameter).collect();
+    let sgd = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() }).unwrap();
+    let mut optimizer = ZeroRedundancyOptimizer::new(sgd, &group);
+    for step in [1.0, 2.0] {
+        optimizer.zero_grad().unwrap();
+        for (parameter, slope) in parameters.iter().zip([1.0, 2.0, 3.0, 4.0]) {
+            (parameter * slope * step).sum(Kind::Float).backward();
+        }
+        optimizer.step().unwrap();
+    }
+    let sums = parameters.iter().map(|parameter| parameter.sum(Kind::Float).double_value(&[]));
+    assert_eq!(sums.collect::<Vec<_>>(), [-3.0, -7.5 * 2.0, -4.5 * 3.0, -6.0 * 4.0]);
+}
+
 #[run_by(common::beside_python("bystander", 0))]
 fn a_rank_goes_on_when_python_has_ended_and_the_store_with_it() {
     let store = Store::from_env(common::TIMEOUT).unwrap();

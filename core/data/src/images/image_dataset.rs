@@ -77,7 +77,8 @@ impl<S: ImageSource> ImageDataset<S> {
         let Some((mut image, label)) = self.source.image(index)? else { return Ok(None) };
         let mut rng = SampleRng::new(self.seed, epoch, index);
         for transform in &self.transforms {
-            image = transform.apply(image, &mut rng)?;
+            let applied = transform.apply(image, &mut rng);
+            image = applied.map_err(|error| Error::other(format!("image {index}: {error}")))?;
         }
         Ok(Some((image, label)))
     }

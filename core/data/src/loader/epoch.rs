@@ -25,8 +25,8 @@ type Numbered<B> = (usize, Made<B>);
 /// The batches of one epoch, see [`DataLoader::epoch`](super::DataLoader::epoch).
 ///
 /// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a data set continues
-/// in the thread that asks for the batch. After this is dropped, no worker uses the data set any more, unless the last
-/// batch [timed out](DataLoaderOptions::timeout): nothing waits for a worker that may hang.
+/// in the thread that asks for the batch. After this is dropped, no worker uses the data set any more, unless a batch
+/// [timed out](DataLoaderOptions::timeout), then or before: nothing waits longer for a worker that may hang.
 pub struct Epoch<'loader, B> {
     /// The batches that no worker has yet.
     orders: Box<dyn Iterator<Item = Order<B>> + Send + 'loader>,
@@ -168,7 +168,10 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
             prefetcher.preload(self.next_made()?);
         }
         let batch = prefetcher.take()?;
-        if let Some(following) = self.next_made() {
+        // An error is handed out at once.
+        if matches!(batch, Ok(Ok(_)))
+            && let Some(following) = self.next_made()
+        {
             prefetcher.preload(following);
         }
         self.prefetcher = Some(prefetcher);
@@ -215,9 +218,9 @@ impl<B> Drop for Epoch<'_, B> {
         if self.has_timed_out {
             return;
         }
-        for _ in self.in_flight.iter().filter(|batch| batch.is_none()) {
-            let _ = self.receiver.recv();
-        }
+        let limit = self.options.timeout.unwrap_or(Duration::MAX);
+        let mut unfinished = self.in_flight.iter().filter(|batch| batch.is_none());
+        let _ = unfinished.try_for_each(|_| self.receiver.recv_timeout(limit).map(drop));
     }
 }
 

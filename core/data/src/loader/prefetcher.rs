@@ -3,14 +3,17 @@
 use super::transfer::moved;
 use crate::{Error, Result, Tensors, dataset::replace};
 use c10d_sys::stream::Stream;
-use std::thread;
+use std::{collections::BTreeMap, sync::Mutex, thread};
 use tch::Device;
+use tch_parallel_base::lock;
+
+/// Each GPU's stream for batches, the same in all epochs: each stream of PyTorch's allocator has memory of its own.
+static STREAMS: Mutex<BTreeMap<usize, Stream>> = Mutex::new(BTreeMap::new());
 
 /// Copies batches to a GPU on its own stream: `data_prefetcher` in `examples/imagenet/main_amp.py` of NVIDIA's Apex.
 #[derive(Debug)]
 pub(super) struct Prefetcher<B> {
     gpu: usize,
-    /// One for all batches, since each stream of PyTorch's allocator has memory of its own.
     stream: Stream,
     /// Its copy is queued on `stream`. A panic of the data set waits for its turn, like an error.
     next: Option<thread::Result<Result<B>>>,
@@ -18,7 +21,10 @@ pub(super) struct Prefetcher<B> {
 
 impl<B: Tensors> Prefetcher<B> {
     pub(super) fn new(gpu: usize) -> Result<Self> {
-        let stream = Stream::from_pool(gpu).map_err(Error::engine("a stream for batches"))?;
+        let mut streams = lock(&STREAMS);
+        let new = || Stream::from_pool(gpu).map_err(Error::engine("a stream for batches"));
+        let stream = streams.get(&gpu).copied().map_or_else(new, Ok)?;
+        streams.insert(gpu, stream);
         Ok(Prefetcher { gpu, stream, next: None })
     }
 

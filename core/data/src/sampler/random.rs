@@ -35,7 +35,8 @@ options! {
     pub struct RandomSampler {
         /// Together with the epoch, it determines the order; `None` draws from the global generator in every epoch.
         pub seed: Option<u64>,
-        /// Whether each index is drawn from all samples, so that some come several times and others not at all.
+        /// Whether each index is drawn from all samples, so that some come several times and others not at all. Within an
+        /// epoch, [augmentation](super::SampleRng) is the same each time.
         pub replacement: bool = false,
         /// The number of samples per epoch, by default as many as there are. Without `replacement`,
         /// a larger number starts a new order each time all samples have been drawn.
@@ -117,7 +118,7 @@ options! {
         pub weights: Vec<f64>,
         /// The number of samples per epoch, over all ranks.
         pub num_samples: usize,
-        /// Whether a sample can be drawn again in the same epoch.
+        /// Whether a sample can be drawn again in the same epoch, with the same [augmentation](super::SampleRng).
         pub replacement: bool = true,
         /// Together with the epoch, it determines what is drawn; `None` draws from the global generator in every epoch.
         pub seed: Option<u64>,

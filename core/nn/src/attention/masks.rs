@@ -14,7 +14,11 @@ impl Masks {
         let canonical = |mask: &Tensor| match mask.kind() {
             Kind::Bool => Tensor::zeros(mask.size(), (kind, mask.device()))
                 .masked_fill_(mask, f64::NEG_INFINITY),
-            _ => mask.shallow_clone(),
+            found => {
+                let expected = "of Bool, or of floats to add to the scores";
+                assert!(mask.is_floating_point(), "a mask is of {found:?}, but must be {expected}");
+                mask.shallow_clone()
+            }
         };
         Masks { attn: attn.map(canonical), key_padding: key_padding.map(canonical) }
     }
@@ -41,4 +45,15 @@ impl Masks {
 /// those up to its own place. `[size, size]`, with minus infinity above the diagonal.
 pub fn generate_square_subsequent_mask(size: i64, device: Device) -> Tensor {
     Tensor::full([size, size], f64::NEG_INFINITY, (Kind::Float, device)).triu(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a mask is of Int64, but must be of Bool")]
+    fn numbers_without_a_fraction_are_no_mask() {
+        Masks::new(None, Some(&Tensor::from_slice(&[0i64, 1])), Kind::Float);
+    }
 }

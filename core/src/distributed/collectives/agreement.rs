@@ -60,6 +60,11 @@ impl ProcessGroup {
         }
     }
 
+    /// Whether a rank of the job runs Python.
+    pub(crate) fn has_python(&self) -> bool {
+        self.inner.post_mortem.python_ranks().next().is_some()
+    }
+
     /// An error if one of these ranks runs Python, which cannot answer `operation`: it would wait until the timeout.
     pub(crate) fn refuse_python(
         &self,

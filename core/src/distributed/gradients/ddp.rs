@@ -93,7 +93,8 @@ pub struct DistributedDataParallel<M> {
     /// With `mixed_precision`.
     cast_parameters: Option<Arc<CastParameters>>,
     pub(super) virtual_ranks: Option<Arc<VirtualRanks>>,
-    pub(crate) has_sparse_gradients: bool,
+    pub(super) has_sparse_gradients: bool,
+    pub(super) skips_unused_buckets: bool,
     pub(crate) join_config: JoinConfig,
 }
 
@@ -198,6 +199,7 @@ impl<M> DistributedDataParallel<M> {
             cast_parameters,
             virtual_ranks,
             has_sparse_gradients: sparse.contains(&true),
+            skips_unused_buckets: options.skip_all_reduce_unused_params,
             join_config: JoinConfig::default(),
         })
     }

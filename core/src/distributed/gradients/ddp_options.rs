@@ -60,7 +60,7 @@ options! {
         /// `static_graph` and buffers that are not broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
         /// Whether to skip buckets whose parameters are all unused, which `find_unused_parameters` detects. The unused
-        /// parameters must be the same on all ranks in every step.
+        /// parameters must be the same on all ranks in every step. Not within a join.
         pub skip_all_reduce_unused_params: bool = false,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.

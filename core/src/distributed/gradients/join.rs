@@ -50,8 +50,8 @@ impl<M> DistributedDataParallel<M> {
     /// the first step that one of them lacks.
     ///
     /// # Errors
-    /// Those of [`join`](fn@join), and [`Error::Argument`] for sparse gradients, and for a static graph
-    /// if a rank made no step before.
+    /// Those of [`join`](fn@join), and [`Error::Argument`] for options of the model that a rank without
+    /// inputs cannot follow, and for a static graph if a rank made no step before.
     pub fn join<T, E: From<Error> + Display>(
         &self,
         options: JoinOptions,
@@ -65,6 +65,7 @@ impl<M> DistributedDataParallel<M> {
         let found = "set for a model within a join";
         let expected = "unset: a rank without inputs has no such gradients to send";
         check(!self.has_sparse_gradients, "sparse_gradients", found, expected)?;
+        check(!self.skips_unused_buckets, "skip_all_reduce_unused_params", found, expected)?;
         check(self.virtual_ranks.is_none(), "virtual_ranks", found, expected)?;
         check(self.delayed.is_none(), "delay_all_reduce_named_params", found, expected)?;
         let expected = "at PreForward: a rank without inputs ends no forward pass";

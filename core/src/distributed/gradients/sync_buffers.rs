@@ -39,13 +39,13 @@ impl<M> DistributedDataParallel<M> {
     }
 
     fn sync_module_buffers(&self, source: usize) -> Result<()> {
-        let Some(hook) = &self.buffer_comm_hook else {
-            let buffers = self.buffers.iter().map(|(_, buffer)| buffer.shallow_clone());
-            return self.broadcast("broadcast of buffers", &buffers.collect::<Vec<_>>(), source);
-        };
-        // A graph that has saved a buffer does not notice the change, as it does not notice a broadcast.
+        // A graph that has saved a buffer, as batch normalization does, must not notice the change.
         let buffers = self.buffers.iter().map(|(name, it)| Ok((name.clone(), it.f_data()?)));
-        let buffers = buffers.collect::<Result<_>>()?;
+        let buffers = buffers.collect::<Result<Vec<_>>>()?;
+        let Some(hook) = &self.buffer_comm_hook else {
+            let buffers: Vec<_> = buffers.into_iter().map(|(_, buffer)| buffer).collect();
+            return self.broadcast("broadcast of buffers", &buffers, source);
+        };
         let pending = no_grad(|| (hook.borrow_mut().hook)(&self.group, buffers));
         self.pending_buffers.replace(self.group.or_report_first(pending)?);
         Ok(())
