@@ -40,7 +40,11 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     } else {
         let of_cargo = args.iter().take_while(|arg| *arg != "--");
         let excluded = of_cargo.filter(|arg| arg.to_string_lossy().starts_with("--exclude="));
-        command::run(cargo().args(["build", "--release", "--workspace"]).args(excluded))?;
+        let mut build = cargo();
+        build.args(["build", "--release", "--workspace"]).args(excluded);
+        // At its end a build waits for one crate alone; tests that `cargo test` builds would be a second build.
+        build.args(args.iter().all(|arg| arg == "--no-run").then_some("--all-targets"));
+        command::run(&mut build)?;
         test.args(whole_workspace(args)).args(args);
     }
     if env::var_os(THREADS).is_none() {
