@@ -43,7 +43,7 @@ struct Summary {
 struct Scalar {
     #[prost(string, tag = "1")]
     tag: String,
-    /// Without `optional`, 0 would be left out, and so the whole point.
+    /// Without `optional`, 0 would be left out, and with it the point.
     #[prost(float, optional, tag = "2")]
     simple_value: Option<f32>,
 }

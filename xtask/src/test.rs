@@ -42,7 +42,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
         let excluded = of_cargo.filter(|arg| arg.to_string_lossy().starts_with("--exclude="));
         let mut build = cargo();
         build.args(["build", "--release", "--workspace"]).args(excluded);
-        // At its end a build waits for one crate alone; tests that `cargo test` builds would be a second build.
+        // The last crate of a build is compiled alone, so one build takes less time than two.
         build.args(args.iter().all(|arg| arg == "--no-run").then_some("--all-targets"));
         command::run(&mut build)?;
         test.args(whole_workspace(args)).args(args);

@@ -12,6 +12,8 @@ const LIMIT: usize = 32;
 ///
 /// A batch of images is large: 64 of 224×224 pixels take 39 MB. The system would reclaim such memory at once and return
 /// it page by page, filled with zeros: one sixth of the time of making a batch.
+///
+/// Beside each is the size that it was made with: whoever holds it may be changing it.
 #[derive(Debug, Default)]
 pub(super) struct BatchMemory(Mutex<Vec<(Vec<i64>, Tensor)>>);
 
@@ -39,7 +41,7 @@ impl BatchMemory {
     /// A tensor of this size that has no other handle, removed from this memory.
     fn unused(&self, size: &[i64]) -> Option<Tensor> {
         let mut tensors = lock(&self.0);
-        // Whoever had it may have computed its gradient, too. Nothing is read of one that somebody may be changing.
+        // Whoever had it may have computed its gradient, too. Nothing is read of a tensor that others hold.
         let is_plain = |tensor: &Tensor| !tensor.requires_grad() && !tensor.grad().defined();
         tensors.retain_mut(|(_, tensor)| !is_free(tensor) || is_plain(tensor));
         let is_unused = |(_, tensor): &mut (_, Tensor)| {

@@ -36,7 +36,8 @@ options! {
         /// Whether batches get page-locked memory, for faster copies that do not block ([`Epoch::to`]). Requires CUDA.
         pub pin_memory: bool = false,
         /// How long the training loop waits for a batch. After that it gets an error that names the batch, and may wait
-        /// for the same batch again. Requires workers. PyTorch's default, 0, is `None` here: no limit.
+        /// for the same batch again. Leaving an epoch early waits no longer either. Requires workers. PyTorch's default, 0,
+        /// is `None` here: no limit.
         pub timeout: Option<Duration> = None,
         /// Whether batches come in the sampler's order. Otherwise they come as soon as they are ready. Runs are then
         /// not reproducible, and an epoch cannot be resumed, because it is unknown which samples were consumed.
@@ -48,8 +49,9 @@ options! {
         ///
         /// An epoch resumed after its first step does not draw: the generator's state in the checkpoint was saved after
         /// the draw. Python's `persistent_workers=True` draws in the first epoch only. A [sampler](super::RandomSampler)
-        /// without a seed draws after this, in Python and here, so its order equals Python's only if this is set. Of two loaders
-        /// without workers, let one give its first batch before the other's epoch begins: Python draws the order only then.
+        /// without a seed draws after this, in Python and here, so its order equals Python's only if this is set. With two
+        /// loaders without workers, take the first batch of one before you begin the other's epoch: Python draws an order
+        /// with the first batch.
         pub draw_base_seed: bool = false,
     }
 }

@@ -48,7 +48,7 @@ pub struct CheckpointWrapper<M> {
 }
 
 const RUN_TWICE: &str = "the backward pass of a CheckpointWrapper has already been run and freed \
-                         its inputs; run all but the last with retain_graph";
+                         its inputs; add the losses up, and call backward once";
 
 /// The module, once no other thread uses it. Among threads that take turns, waiting for that would never end.
 fn held<M>(module: &Mutex<M>) -> Result<MutexGuard<'_, M>> {
@@ -68,7 +68,7 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
     ///
     /// # Errors
     /// [`Error::Tensor`] if libtorch reports an error, and [`Error::Argument`] around a layer that exchanges, within
-    /// `backward_shares`. The backward pass fails if an input was changed in place.
+    /// `backward_shares`. The backward pass fails if an input was changed in place, and when it is run a second time.
     pub fn forward<I: Tensors + Send + 'static, O: Tensors>(
         &self,
         mut inputs: I,
@@ -96,6 +96,7 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
         // Freed as soon as no further backward pass can follow.
         let mut saved = Some(inputs);
         hook_gradients(&mut results, &sources, move |gradients, keep_graph| {
+            check_accumulates("a CheckpointWrapper")?;
             let inputs =
                 if keep_graph { saved.as_ref().map(I::shallow_clone) } else { saved.take() };
             again.backward(inputs.ok_or(RUN_TWICE)?, &f, gradients)
@@ -158,7 +159,6 @@ impl<M> Again<M> {
         f: &impl Fn(&M, I) -> O,
         gradients: Vec<Option<Tensor>>,
     ) -> Result<Vec<Option<Tensor>>, c10d_sys::Error> {
-        check_accumulates("a CheckpointWrapper")?;
         let (mut marks, mut leaves, mut changed) = (self.inputs.iter(), Vec::new(), false);
         inputs.visit(&mut |input| {
             if let Some((requires_grad, version_then)) = marks.next() {
@@ -220,7 +220,7 @@ mod tests {
     use crate::{LinearOptions, linear};
     use tch::{Kind, kind::FLOAT_CPU as FLOAT, nn::SequentialT, nn::VarStore, nn::seq_t, no_grad};
     use tch_parallel_base::memory::{memory_allocated, reset_peak_memory_stats};
-    use tch_parallel_base::{LogicalDevice, memory::max_memory_allocated};
+    use tch_parallel_base::{LogicalDevice, Shared, memory::max_memory_allocated};
 
     fn block(vs: &VarStore, i: i64) -> SequentialT {
         let layer =
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_backward_pass_frees_the_inputs_so_that_none_follows() {
+    fn the_first_backward_pass_frees_the_inputs_and_a_second_is_an_error() {
         let wrapper = CheckpointWrapper::new(Tensor::ones([2], FLOAT).set_requires_grad(true));
-        let x = Tensor::ones([2], FLOAT);
-        let device = LogicalDevice::of(&x);
-        let before = memory_allocated(device).unwrap();
-        let loss = wrapper.forward(x * 2, |weight, x| (weight * x).sum(Kind::Float)).unwrap();
-        assert_ne!(memory_allocated(device).unwrap(), before);
+        let held = Arc::new(());
+        let inputs = (Tensor::ones([2], FLOAT), Shared(Arc::clone(&held)));
+        let loss = wrapper.forward(inputs, |weight, (x, _)| (weight * x).sum(Kind::Float)).unwrap();
+        assert_eq!(Arc::strong_count(&held), 2);
         loss.backward();
+        assert_eq!(Arc::strong_count(&held), 1);
         let error = loss.f_backward().unwrap_err().to_string();
         assert!(error.contains("has already been run"), "{error}");
     }

@@ -6,6 +6,9 @@ use tch_parallel_base::{Error, tensors::channels_last_strides};
 
 /// The same images `[N, C, H, W]`, with the channels of a pixel side by side in memory:
 /// `x.to(memory_format=torch.channels_last)`.
+///
+/// # Errors
+/// [`Error::Argument`] for a tensor of other than four dimensions.
 pub fn channels_last(images: &Tensor) -> Result<Tensor> {
     let size = images.size();
     let Some(strides) = channels_last_strides(&size) else {

@@ -7,8 +7,9 @@ use tch::Tensor;
 use tch_parallel_base::tensors::{channels_last_strides, fill, list};
 
 /// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a replica. Scalars become
-/// a vector, as in PyTorch, which warns about it; channels that are last in memory stay so. Values that are not tensors, and the keys of maps, are taken from the
-/// first part. Gradients continue in the parts. The inverse of [`scatter`](super::scatter()).
+/// a vector, as in PyTorch, which warns about it. Channels that are last in memory stay so. Values that are not tensors,
+/// and the keys of maps, are taken from the first part. Gradients continue in the parts. The inverse of
+/// [`scatter`](super::scatter()).
 ///
 /// ```
 /// use tch::Tensor;

@@ -11,7 +11,8 @@ use tch_parallel_optim::{ClipGradNormOptions, clip_grad_norm_of_parts};
 ///
 /// # Errors
 /// Those of that function; [`Error::Argument`] if the list mixes shards and whole parameters, or for a negative
-/// `norm_type` of shards; [`Error::Collective`] if another rank has died or did not arrive within the timeout.
+/// `norm_type` of shards, or for an infinite one beside a rank that runs Python; [`Error::Collective`] if another
+/// rank has died or did not arrive within the timeout.
 pub fn clip_grad_norm_(
     parameters: &[Tensor],
     options: impl Into<ClipGradNormOptions>,

@@ -17,7 +17,7 @@ pub(super) const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
 /// state. Here each rank makes the steps of its share, keeps only that state, and sends the updated parameters to the
 /// others: the first stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 /// Models", 2019). The results equal those of the unsharded optimizer to the last bit; the state takes `1 / world_size`
-/// of the memory; a step costs a broadcast of all parameters.
+/// of the memory; a step costs a broadcast of all parameters. Ranks that run Python need `parameters_as_bucket_view=False`.
 ///
 /// ```
 /// use tch::{Kind, Tensor, nn};
@@ -101,10 +101,12 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         shards::refuse("ZeroRedundancyOptimizer", &parameters, instead)?;
         let (owners, rank) = (&self.owners, self.group.rank());
         self.group.or_report(self.optimizer.step_where(|name| owners.get(name) == Some(&rank)))?;
-        // Python sends one parameter at a time.
-        let bytes = if self.group.has_python() { 1 } else { BROADCAST_BUFFER_BYTES };
+        // Python sends one parameter at a time, as it lies in memory.
+        let has_python = self.group.has_python();
+        let bytes = if has_python { 1 } else { BROADCAST_BUFFER_BYTES };
+        let sent = |(_, tensor)| if has_python { in_memory_order(&tensor) } else { Ok(tensor) };
         for rank in 0..self.group.world_size() {
-            let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
+            let share = self.share_of(rank).map(sent).collect::<Result<Vec<_>>>()?;
             if !share.is_empty() {
                 let step = "ZeroRedundancyOptimizer::step";
                 self.group.broadcast_coalesced(step, &share, bytes, rank)?;
@@ -242,6 +244,14 @@ impl<R: UpdateRule> Joinable for ZeroRedundancyOptimizer<R> {
 pub(super) fn named<R>(groups: &[ParamGroup<R>]) -> Vec<(String, Tensor)> {
     let named = groups.iter().flat_map(|group| group.names().into_iter().zip(group.tensors()));
     named.map(|(name, tensor)| (name.to_owned(), tensor)).collect()
+}
+
+/// The same tensor with its dimensions ordered so that its elements lie one after the other.
+fn in_memory_order(tensor: &Tensor) -> Result<Tensor> {
+    let strides = tensor.stride();
+    let mut dims: Vec<_> = (0..strides.len()).collect();
+    dims.sort_by_key(|&dim| Reverse(strides[dim]));
+    Ok(tensor.f_permute(dims.into_iter().map(|dim| dim as i64).collect::<Vec<_>>())?)
 }
 
 /// The rank that updates each parameter of each group, given the sizes: one group after the other,

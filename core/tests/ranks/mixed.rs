@@ -29,19 +29,27 @@ fn calls_that_python_cannot_answer_say_so_at_once() {
 fn a_sharded_optimizer_steps_with_pythons() {
     let group = common::join();
     let vs = VarStore::new(Device::Cpu);
-    let parameter = |(index, size): (usize, i64)| vs.root().zeros(&format!("{index}"), &[size]);
-    let parameters: Vec<_> = [2, 5, 3, 4].into_iter().enumerate().map(parameter).collect();
+    let zeros = |(index, size): (usize, &[i64])| vs.root().zeros(&format!("{index}"), size);
+    let sizes: [&[i64]; 4] = [&[2], &[2, 3, 2, 2], &[3], &[4]];
+    let parameters: Vec<_> = sizes.into_iter().enumerate().map(zeros).collect();
+    channels_last_weights(&vs).unwrap();
     let sgd = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() }).unwrap();
     let mut optimizer = ZeroRedundancyOptimizer::new(sgd, &group);
     for step in [1.0, 2.0] {
         optimizer.zero_grad().unwrap();
         for (parameter, slope) in parameters.iter().zip([1.0, 2.0, 3.0, 4.0]) {
-            (parameter * slope * step).sum(Kind::Float).backward();
+            (parameter * slopes(parameter) * slope * step).sum(Kind::Float).backward();
         }
         optimizer.step().unwrap();
     }
-    let sums = parameters.iter().map(|parameter| parameter.sum(Kind::Float).double_value(&[]));
-    assert_eq!(sums.collect::<Vec<_>>(), [-3.0, -7.5 * 2.0, -4.5 * 3.0, -6.0 * 4.0]);
+    for (parameter, slope) in parameters.iter().zip([1.0, 2.0, 3.0, 4.0]) {
+        assert_eq!(*parameter, slopes(parameter) * slope * -1.5);
+    }
+}
+
+/// Other numbers for each element.
+fn slopes(parameter: &Tensor) -> Tensor {
+    Tensor::arange(parameter.numel() as i64, FLOAT_CPU).view(&parameter.size()[..])
 }
 
 #[run_by(common::beside_python("bystander", 0))]

@@ -15,7 +15,7 @@ pub(crate) use tch_parallel::checkpoint::{self, Generators, Training};
 pub(crate) use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 pub(crate) use tch_parallel::distributed::*;
 pub(crate) use tch_parallel::memory::*;
-pub(crate) use tch_parallel::nn::{CheckpointWrapper, named_parameters};
+pub(crate) use tch_parallel::nn::{CheckpointWrapper, channels_last_weights, named_parameters};
 pub(crate) use tch_parallel::optim::*;
 pub(crate) use tch_parallel::{Error, LogicalDevice, Result};
 pub(crate) use tests::errors::{expect_error, expect_error_start, message};

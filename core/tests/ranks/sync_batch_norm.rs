@@ -160,6 +160,17 @@ fn an_evaluation_and_a_backward_pass_to_the_weights_alone_need_no_other_rank(gro
 }
 
 #[run_by(on_ranks(2))]
+fn a_training_pass_leaves_the_graph_of_an_evaluation_alone(group: &ProcessGroup) {
+    let ((_vs, layer), _) = layers(group, IMAGE, BatchNormOptions::default());
+    let batch = Batch::new(&[3, 3], IMAGE, 0);
+    let images = batch.part(group, &batch.images).copy().set_requires_grad(true);
+    let evaluated = layer.forward_t(&images, false);
+    let _ = layer.forward_t(&images, true);
+    evaluated.sum(Kind::Float).f_backward().unwrap();
+    assert!(images.grad().defined());
+}
+
+#[run_by(on_ranks(2))]
 fn a_backward_pass_needs_its_graph_and_the_input_as_it_was(group: &ProcessGroup) {
     let ((_vs, layer), _) = layers(group, IMAGE, BatchNormOptions::default());
     let batch = Batch::new(&[3, 3], IMAGE, 0);

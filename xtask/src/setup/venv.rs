@@ -45,6 +45,10 @@ impl Venv {
         if !self.executable("python").exists() {
             return State::Broken("there is no virtual environment".to_owned());
         }
+        let pip = command::output(self.python().args(["-m", "pip", "--version"]));
+        if !pip.is_ok_and(|said| said.starts_with("pip ")) {
+            return State::Broken("it has no pip".to_owned());
+        }
         if self.is_for_arm {
             // Which pip can install, but not look at.
             let is_there = self.packages().join("torch/lib/libtorch_cpu.so").exists();
@@ -58,10 +62,6 @@ impl Venv {
         };
         if let Some(damage) = faults.lines().find(|fault| fault.starts_with("damaged")) {
             return State::Broken(damage.to_owned());
-        }
-        let pip = command::output(self.python().args(["-m", "pip", "--version"]));
-        if !pip.is_ok_and(|said| said.starts_with("pip ")) {
-            return State::Broken("it has no pip".to_owned());
         }
         // The packages' own dependencies are checked by pip, which understands markers and version ranges.
         let whole = level == Level::Minimal
@@ -92,7 +92,7 @@ impl Venv {
     }
 
     pub(super) fn install(&self, level: Level, lock: &Lock) -> Result<()> {
-        // With the one that comes with Python 3.11, the packages take 1.5 times as long. If there is no newer one, it stays.
+        // Python 3.11's own takes 1.5 times as long to install the packages. If there is no newer one, it stays.
         command::run(self.pip_install(lock)?.args(["--upgrade", "pip"]))?;
         let mut pip = self.pip_install(lock)?;
         pip.args((level == Level::Minimal).then_some("--no-deps"));

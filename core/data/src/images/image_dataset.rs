@@ -70,7 +70,8 @@ impl<S: ImageSource> ImageDataset<S> {
     /// Image `index` in epoch `epoch`, before it becomes floats, and its label; `None` if the source skips it.
     ///
     /// # Errors
-    /// Those of the source and of the transforms, and [`Error::Argument`] for an index that does not exist.
+    /// Those of the source, [`Error::Argument`] for an index that does not exist, and [`Error::Other`] with the index for
+    /// an image that a transform refuses.
     pub fn image(&self, index: usize, epoch: u64) -> Result<Option<(Image, usize)>> {
         let expected = format_args!("less than the number of images, {}", self.source.len());
         check(index < self.source.len(), "index", index, expected)?;

@@ -25,8 +25,8 @@ type Numbered<B> = (usize, Made<B>);
 /// The batches of one epoch, see [`DataLoader::epoch`](super::DataLoader::epoch).
 ///
 /// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a data set continues
-/// in the thread that asks for the batch. After this is dropped, no worker uses the data set any more, unless a batch
-/// [timed out](DataLoaderOptions::timeout), then or before: nothing waits longer for a worker that may hang.
+/// in the thread that asks for the batch. After this is dropped, no worker uses the data set any more, unless one does not
+/// answer within the [timeout](DataLoaderOptions::timeout): nothing waits for a worker that may hang.
 pub struct Epoch<'loader, B> {
     /// The batches that no worker has yet.
     orders: Box<dyn Iterator<Item = Order<B>> + Send + 'loader>,
@@ -212,15 +212,17 @@ impl<B: Tensors + Send + 'static> Iterator for Epoch<'_, B> {
 }
 
 impl<B> Drop for Epoch<'_, B> {
-    /// Waits for the batches in progress: the program may end next, and libtorch must outlive the threads that use it.
+    /// Waits for the batches in progress, at most for the timeout: the program may end next, and libtorch must outlive
+    /// the threads that use it.
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Relaxed);
         if self.has_timed_out {
             return;
         }
-        let limit = self.options.timeout.unwrap_or(Duration::MAX);
+        let (start, limit) = (Instant::now(), self.options.timeout.unwrap_or(Duration::MAX));
         let mut unfinished = self.in_flight.iter().filter(|batch| batch.is_none());
-        let _ = unfinished.try_for_each(|_| self.receiver.recv_timeout(limit).map(drop));
+        let made = |_| self.receiver.recv_timeout(limit.saturating_sub(start.elapsed())).map(drop);
+        let _ = unfinished.try_for_each(made);
     }
 }
 

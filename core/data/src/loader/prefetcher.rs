@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Mutex, thread};
 use tch::Device;
 use tch_parallel_base::lock;
 
-/// Each GPU's stream for batches, the same in all epochs: each stream of PyTorch's allocator has memory of its own.
+/// Each GPU's stream for batches, the same in all epochs: PyTorch's allocator keeps memory for each stream.
 static STREAMS: Mutex<BTreeMap<usize, Stream>> = Mutex::new(BTreeMap::new());
 
 /// Copies batches to a GPU on its own stream: `data_prefetcher` in `examples/imagenet/main_amp.py` of NVIDIA's Apex.

@@ -35,8 +35,8 @@ options! {
     pub struct RandomSampler {
         /// Together with the epoch, it determines the order; `None` draws from the global generator in every epoch.
         pub seed: Option<u64>,
-        /// Whether each index is drawn from all samples, so that some come several times and others not at all. Within an
-        /// epoch, [augmentation](super::SampleRng) is the same each time.
+        /// Whether each index is drawn from all samples, so that some come several times and others not at all. A sample
+        /// that comes twice in an epoch is [augmented](super::SampleRng) in the same way.
         pub replacement: bool = false,
         /// The number of samples per epoch, by default as many as there are. Without `replacement`,
         /// a larger number starts a new order each time all samples have been drawn.

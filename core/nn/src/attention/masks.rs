@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a mask is of Int64, but must be of Bool")]
-    fn numbers_without_a_fraction_are_no_mask() {
+    fn an_integer_mask_is_refused() {
         Masks::new(None, Some(&Tensor::from_slice(&[0i64, 1])), Kind::Float);
     }
 }

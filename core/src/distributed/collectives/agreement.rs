@@ -60,7 +60,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Whether a rank of the job runs Python.
+    /// Whether a rank of this group runs Python.
     pub(crate) fn has_python(&self) -> bool {
         self.inner.post_mortem.python_ranks().next().is_some()
     }

@@ -65,9 +65,11 @@ impl<M> DistributedDataParallel<M> {
         let found = "set for a model within a join";
         let expected = "unset: a rank without inputs has no such gradients to send";
         check(!self.has_sparse_gradients, "sparse_gradients", found, expected)?;
-        check(!self.skips_unused_buckets, "skip_all_reduce_unused_params", found, expected)?;
         check(self.virtual_ranks.is_none(), "virtual_ranks", found, expected)?;
         check(self.delayed.is_none(), "delay_all_reduce_named_params", found, expected)?;
+        let expected =
+            "unset: a rank without inputs reduces every bucket, also those that others skip";
+        check(!self.skips_unused_buckets, "skip_all_reduce_unused_params", found, expected)?;
         let expected = "at PreForward: a rank without inputs ends no forward pass";
         let hook = self.buffer_comm_hook.as_ref().map(|hook| hook.borrow().location);
         let is_before = hook != Some(BufferCommHookLocation::PostForward);

@@ -31,7 +31,8 @@ fn update(running_stats: &RunningStats, statistics: &Statistics, momentum: f64) 
     let unbiased = times(&statistics.var, statistics.count / (statistics.count - 1.0))?;
     for (running, new) in [(&running_stats.mean, &statistics.mean), (&running_stats.var, &unbiased)]
     {
-        let mut running = running.shallow_clone();
+        // A graph that has saved them, such as an evaluation's, must not notice the change.
+        let mut running = running.f_data()?;
         // As a tensor of their kind: 16-bit statistics need a 16-bit factor, and tch panics if one with a number fails.
         let rest = Tensor::from(1.0 - momentum).f_to_kind(running.f_kind()?)?;
         let _ = running.f_mul_(&rest.f_to(running.device())?)?;

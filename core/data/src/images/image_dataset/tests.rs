@@ -128,6 +128,10 @@ fn images_of_different_sizes_make_no_batch() {
     let transforms: Vec<Box<dyn Transform>> = vec![Box::new(CenterCrop::new(2))];
     let dataset = ImageDataset::new(growing(), transforms, UNCHANGED, 0).unwrap();
     assert_eq!(dataset.batch(&[2, 2, 1], 0).unwrap().0.size(), [3, 3, 2, 2]);
+    let transforms: Vec<Box<dyn Transform>> = vec![Box::new(RandomCrop::new(3, 0))];
+    let dataset = ImageDataset::new(growing(), transforms, UNCHANGED, 0).unwrap();
+    let error = dataset.batch(&[2, 1], 0).unwrap_err().to_string();
+    assert!(error.starts_with("image 2: "), "{error}");
 }
 
 #[test]

@@ -37,8 +37,8 @@ use tch_parallel_base::lock;
 /// PyTorch. So do not combine it with a [`GradScaler`](crate::amp::GradScaler), which finds its scale by overflowing.
 /// Checkpoints do not contain the state: a resumed training starts with an empty one.
 ///
-/// Results equal PyTorch's to the last bit, except that on GPUs PyTorch's hook also seeds the generator that dropout
-/// draws from, the same on all ranks. PyTorch's hook waits on gloo's two threads and, with two buckets or more,
+/// Results equal PyTorch's to the last bit, except that on GPUs PyTorch's hook also seeds dropout's generator,
+/// with the same number on all ranks. PyTorch's hook waits on gloo's two threads and, with two buckets or more,
 /// can deadlock there (seen with 2.11); this one waits on the thread of the backward pass.
 ///
 /// Clones share their state; keep one to ask for the [`compression_stats`].
