@@ -17,7 +17,7 @@ use tch_parallel::data::{DataLoader, DistributedSampler, TensorDataset};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Sgd, SgdOptions};
 
-/// A multiple of every world size up to 6, as are a step's samples, so no rank lacks a sample and has to repeat one.
+/// A multiple of every world size up to 4, and of 6, as are a step's samples, so no rank lacks a sample and has to repeat one.
 const SAMPLES: i64 = 1440;
 const BATCH_SIZE: usize = 12;
 

@@ -84,6 +84,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             checkpoint::load(resume.named(&own), &mut vs)?;
         }
         let validation = validate(args, &model, &val_loader, &group)?;
+        tell_skipped([train_loader.dataset(), val_loader.dataset()], rank);
         return Ok(args.report.metrics(&group)?.log("validation", &validation)?);
     }
 
@@ -91,7 +92,8 @@ fn train(args: &TrainArgs) -> Result<()> {
     let (progress, meters, mut best) = resume(&mut state, args, &group)?;
 
     let precision = args.recipe.amp.map(Precision::kind);
-    let mut run = args.report.start(&group, args.recipe.lr, progress)?.with_meters(meters);
+    let lr = state.optimizer.param_groups()[0].initial_lr.unwrap_or(args.recipe.lr);
+    let mut run = args.report.start(&group, lr, progress)?.with_meters(meters);
     run = run.with_lines(args.print_freq, args.steps).with_virtual_ranks(args.virtual_ranks);
     for epoch in progress.epoch..args.recipe.epochs {
         let batches = run.epoch(&train_loader)?;

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use anyhow::{Result, ensure};
 use report::{Progress, Run, say};
-use std::path::Path;
+use std::path::{Path, PathBuf, absolute};
 use tch::nn::VarStore;
 use tch_parallel::checkpoint::{Training, check_destination};
 use tch_parallel::{distributed::ProcessGroup, optim::Optimizer};
@@ -17,7 +17,9 @@ pub struct Checkpoint<'a> {
 impl<'a> Checkpoint<'a> {
     /// Refuses a file that could not be written, or that `--save` would replace.
     pub fn new(args: &'a Args, group: &'a ProcessGroup) -> Result<Self> {
-        let is_replaced = !args.no_save && args.checkpoint.as_ref() == Some(&args.save);
+        let absolute = |file: &PathBuf| absolute(file).ok();
+        let is_replaced =
+            !args.no_save && args.checkpoint.as_ref().and_then(absolute) == absolute(&args.save);
         ensure!(!is_replaced, "--checkpoint and --save are both {}", args.save.display());
         if let (Some(file), 0) = (&args.checkpoint, group.rank()) {
             check_destination(file)?;

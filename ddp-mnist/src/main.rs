@@ -75,7 +75,7 @@ fn train(args: &Args) -> Result<()> {
     // ANCHOR_END: checks
 
     // ANCHOR: loop
-    let mut run = args.report.start(&group, args.lr, progress)?;
+    let mut run = args.report.start(&group, optimizer.lr(), progress)?;
     for epoch in progress.epoch..args.epochs {
         for batch in run.epoch(&train_loader)? {
             let (images, labels) = batch?;

@@ -63,9 +63,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     // What this thread allocates counts for the first of them.
     let home = devices.first();
     let _on = home.guard()?;
-    let ranks = env.map_or(1, |env| env.world_size);
+    let (rank, ranks) = env.map_or((0, 1), |env| (env.rank, env.world_size));
     one_thread_each(&devices, ranks);
-    if let Some(path) = &args.output {
+    if let (Some(path), 0) = (&args.output, rank) {
         checkpoint::check_destination(path)?;
     }
     let (corpus, vocab) = args.text.load()?;
@@ -76,8 +76,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     say(&group, "Loading Train Dataset");
     say(&group, format!("Vocab Size: {}", vocab.len()));
     let dataset = BertDataset::new(&corpus, &vocab, args.model.seq_len as usize, args.seed);
-    // Each rank takes its share, unshuffled as with codertimo's loader.
-    let sampler = DistributedSampler { shuffle: false, ..DistributedSampler::new(&group, 0) };
+    // Each rank takes its share, unshuffled as with codertimo's loader, and without pairs that come twice.
+    let own = DistributedSampler::new(&group, 0);
+    let sampler = DistributedSampler { shuffle: false, drop_last: true, ..own };
     let loader = DataLoader::with_options(dataset, sampler, options)?;
 
     say(&group, "Building BERT model");

@@ -12,10 +12,10 @@ pub struct CommHookArgs {
     #[arg(long, value_enum)]
     comm_hook: Option<Choice>,
     /// Rank of the matrices that PowerSGD exchanges.
-    #[arg(long, default_value_t = PowerSgdOptions::default().matrix_approximation_rank)]
+    #[arg(long, requires = "comm_hook", default_value_t = PowerSgdOptions::default().matrix_approximation_rank)]
     power_sgd_rank: usize,
     /// Steps before PowerSGD starts to compress.
-    #[arg(long, default_value_t = PowerSgdOptions::default().start_power_sgd_iter)]
+    #[arg(long, requires = "comm_hook", default_value_t = PowerSgdOptions::default().start_power_sgd_iter)]
     start_power_sgd_iter: u64,
 }
 

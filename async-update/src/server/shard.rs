@@ -37,8 +37,8 @@ pub struct Worker {
     clock: usize,
     /// Updates by others since the first of its reads whose gradient has not come yet.
     unseen: usize,
-    /// Whether it has read since its last update.
-    owes: bool,
+    /// Updates by others since its last read.
+    newest: usize,
     waits: bool,
     /// Batches that it has been granted and has not reported as done.
     granted: usize,
@@ -101,10 +101,10 @@ impl Shard {
             out.f_copy_(&self.theta)?;
             self.span.get_or_insert((Instant::now(), Instant::now()));
             let (version, worker) = (self.version(), self.worker(rank));
-            if !worker.owes {
+            worker.newest = 0;
+            if worker.granted == granted {
                 worker.unseen = 0;
             }
-            worker.owes = true;
             let clock = worker.clock;
             let read = Update { worker: rank, clock, staleness: 0, version, at: unix_seconds() };
             self.log.metrics.log("read", &read)?;
@@ -117,16 +117,20 @@ impl Shard {
         let version = self.version();
         self.done += batches;
         let others = self.workers.iter_mut().filter(|(other, _)| **other != rank);
-        others.for_each(|(_, worker)| worker.unseen += 1);
+        for (_, worker) in others {
+            worker.unseen += 1;
+            worker.newest += 1;
+        }
         let worker = self.worker(rank);
         let (clock, staleness) = (worker.clock, worker.unseen);
         worker.clock += 1;
-        worker.owes = false;
+        // What has not come yet, it computes from its last read.
+        worker.unseen = worker.newest;
         worker.granted = worker.granted.saturating_sub(batches);
         let reply = self.rule.apply(&mut self.theta, sent, staleness)?;
         if reply.is_some() {
             // It learns with its update where θ stands.
-            self.worker(rank).unseen = 0;
+            (self.worker(rank).unseen, self.worker(rank).newest) = (0, 0);
         }
         self.staleness.push(staleness);
         if let Some((_, last)) = &mut self.span {

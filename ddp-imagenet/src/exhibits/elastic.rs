@@ -3,7 +3,7 @@
 use crate::args::TrainArgs;
 use crate::meter::{Numbers, train_line};
 use crate::train_state::{TrainState, resume, save};
-use crate::{Epoch, cross_entropy, tell_skipped, validate};
+use crate::{Epoch, cross_entropy, validate};
 use anyhow::Result;
 use report::{Meters, Precision, Progress, Run, say};
 use serde::{Deserialize, Serialize};
@@ -144,7 +144,6 @@ pub fn train(args: &TrainArgs) -> Result<()> {
             state.progress = Job { is_best, best_accuracy, ..job(&run, state.progress) };
             state.commit()?;
         }
-        tell_skipped([&train_set, &val_set], group.rank());
         run.end()
     })
 }

@@ -71,7 +71,8 @@ pub fn train(args: &Args) -> Result<()> {
         let train_loader = DataLoader::with_options(train_set.clone(), sampler, options)?;
 
         let report = args.report.going_on(has_begun);
-        let mut run = report.start(group, args.lr, progress)?.with_meters(meters);
+        let mut run =
+            report.start(group, state.training.optimizer.lr(), progress)?.with_meters(meters);
         run = run.with_virtual_ranks(args.virtual_ranks);
         let job = |run: &Run<'_, 1>| Job {
             progress: run.progress(),

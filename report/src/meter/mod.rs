@@ -150,7 +150,7 @@ impl Meter {
                 // Only the first device has these: a replica hands its gradients over and has no optimizer.
                 gradients: std::mem::take(&mut gradients),
                 optimizer_state: std::mem::take(&mut optimizer_state),
-                idle_share: if step.is_zero() { 0.0 } else { idle.div_duration_f64(step) },
+                idle_share: if step.is_zero() { 0.0 } else { idle.div_duration_f64(step).min(1.0) },
             });
         }
         Ok(reports)

@@ -47,7 +47,12 @@ fn a_gradient_that_four_updates_have_overtaken_has_staleness_4() {
 
 #[test]
 fn staleness_counts_the_updates_of_others_since_the_first_read() {
-    for (order, staleness) in [("r1 p1 p1 p2", [0, 0, 2]), ("r1 p2 r1 p1 r1 p1", [0, 1, 0])] {
+    for (order, staleness) in [
+        ("r1 p1 p1 p2", [0, 0, 2]),
+        ("r1 p2 r1 p1 r1 p1", [0, 1, 0]),
+        // What comes last was computed from the second read.
+        ("r1 r1 p1 p2 r1 p1", [0, 1, 1]),
+    ] {
         let mut shard = shard(Gate::Free, 9, &[1, 2]);
         play(&mut shard, order);
         assert_eq!(shard.staleness, staleness, "{order}");
