@@ -45,8 +45,7 @@ fn train(group: &ProcessGroup, broadcast_buffers: bool) -> Result<()> {
 
 fn report(group: &ProcessGroup, when: &str, running_mean: &Tensor) -> Result<()> {
     let ranks = group.all_gather(running_mean)?;
-    let means: Vec<_> =
-        ranks.iter().map(|mean| format!("{:.3}", mean.double_value(&[0]))).collect();
-    say(group, format!("  {when:30} {}", means.join("  ")));
+    let means = ranks.iter().map(|mean| format!("{:.3}", mean.double_value(&[0])));
+    say(group, format!("  {when:30} {}", means.collect::<Vec<_>>().join("  ")));
     Ok(())
 }

@@ -29,8 +29,7 @@ fn main() -> Result<()> {
         |name, inputs, outputs| linear(vs.root() / name, inputs, outputs, LinearOptions::default());
     // The one in the middle takes no part: its parameters have no gradient.
     let layers = [layer("first", 13, 37), layer("idle", 3, 3), layer("last", 37, 5)];
-    let options = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
-    let mut optimizer = Sgd::new(&vs, options)?;
+    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() })?;
 
     let labels = Tensor::arange(8, (Kind::Int64, Device::Cpu)).remainder(5);
     let mut norms = Vec::new();

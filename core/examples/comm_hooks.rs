@@ -50,8 +50,7 @@ fn main() -> Result<()> {
         let options = PowerSgdOptions { matrix_approximation_rank, use_error_feedback, ..plain };
         let hook = PowerSgd::new(options)?;
         let approximated = gradients(&group, hook.clone())?;
-        let stats = hook.compression_stats();
-        let bytes = stats.numel_after_compression as usize * 4 / (STEPS - WHOLE);
+        let bytes = hook.compression_stats().numel_after_compression as usize * 4 / (STEPS - WHOLE);
         let feedback = if use_error_feedback { "" } else { ", no feedback" };
         let name = format!("PowerSGD, rank {matrix_approximation_rank}{feedback}");
         report(&name, bytes, approximated)?;
@@ -80,8 +79,7 @@ fn gradients(group: &ProcessGroup, hook: impl CommHook + 'static) -> Result<Vec<
     let mut steps = Vec::new();
     for _ in 0..STEPS {
         vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
-        let outputs = model.f_forward_t(&images, true)?;
-        model.backward(&outputs.cross_entropy_for_logits(&labels))?;
+        model.backward(&model.f_forward_t(&images, true)?.cross_entropy_for_logits(&labels))?;
         steps.push(weights::gradients(&vs));
     }
     Ok(steps)

@@ -51,8 +51,7 @@ fn count_bytes() -> (Box<dyn CommHook>, Arc<AtomicUsize>) {
     let counted = Arc::clone(&bytes);
     let hook = hooks::from_fn("count and average", move |group, bucket| {
         let buffer = bucket.buffer()?;
-        let size = buffer.numel() * buffer.kind().elt_size_in_bytes();
-        counted.fetch_add(size, Ordering::Relaxed);
+        counted.fetch_add(buffer.numel() * buffer.kind().elt_size_in_bytes(), Ordering::Relaxed);
         AllReduce.start(group, bucket)
     });
     (Box::new(hook), bytes)

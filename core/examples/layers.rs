@@ -80,9 +80,7 @@ impl Saved {
     }
 
     fn put_all(&mut self, name: String, tensors: &[Tensor]) {
-        for (index, tensor) in tensors.iter().enumerate() {
-            self.put(format!("{name}.{index}"), tensor);
-        }
+        (0..).zip(tensors).for_each(|(index, tensor)| self.put(format!("{name}.{index}"), tensor));
     }
 }
 

@@ -103,8 +103,7 @@ fn added(run: &mut Run) -> Result<OptimizerState> {
     for step in 0..STEPS {
         if step == STEPS / 2 {
             let options = AdamOptions { lr: 0.001, betas: (0.8, 0.99), ..options };
-            let backbone = run.parameters("backbone");
-            optimizer.add_param_group(ParamGroup::new(backbone, options))?;
+            optimizer.add_param_group(ParamGroup::new(run.parameters("backbone"), options))?;
         }
         run.step(step, &mut optimizer)?;
         scheduler.step(&mut optimizer)?;

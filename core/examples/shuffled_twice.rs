@@ -29,9 +29,7 @@ fn main() -> Result<()> {
 /// Counts over all ranks how often each sample is seen in an epoch.
 fn report(group: &ProcessGroup, what: &str, sampler: &impl Sampler) -> Result<()> {
     let mut counts = [0i64; SAMPLES];
-    for index in sampler.indices(SAMPLES, 0)? {
-        counts[index] += 1;
-    }
+    sampler.indices(SAMPLES, 0)?.into_iter().for_each(|index| counts[index] += 1);
     let mut counts = Tensor::from_slice(&counts);
     group.all_reduce(&mut counts, ReduceOp::Sum)?;
     if group.rank() == 0 {

@@ -189,8 +189,7 @@ impl<'a> Attempt<'a> {
 
     /// Tells what the ranks have left that still run: such a rank may wait until the others have learned its reason.
     fn tell_reasons(&self) {
-        let running = self.ranks.iter().filter(|rank| rank.is_running());
-        let failures = running.filter_map(Rank::failure);
+        let failures = self.ranks.iter().filter(|rank| rank.is_running()).filter_map(Rank::failure);
         failures.for_each(|failure| (self.tell)(ToCoordinator::Failed(failure)));
     }
 

@@ -179,8 +179,7 @@ fn coordinate(mut job: Job, events: &Receiver<Message>, heartbeat_timeout: Durat
         let now = Instant::now();
         actions.extend(job.pass_time(now));
         let tell = |id, message| nodes.get(&id).into_iter().for_each(|it| it.try_send(&message));
-        let performed = perform(actions, |fixed_port| choose(&mut ports, fixed_port), tell);
-        if let Err(error) = performed {
+        if let Err(error) = perform(actions, |fixed_port| choose(&mut ports, fixed_port), tell) {
             say(format_args!("{error:#}"));
             break;
         }

@@ -29,8 +29,7 @@ impl Clock {
 
 /// Makes a private directory, which the guard removes. Without one, on a full disk, only reasons are lost.
 pub(crate) fn directory() -> Option<PathBuf> {
-    let directory = tempfile::Builder::new().prefix("launch-").tempdir();
-    directory.ok().map(tempfile::TempDir::keep)
+    tempfile::Builder::new().prefix("launch-").tempdir().ok().map(tempfile::TempDir::keep)
 }
 
 #[derive(Debug, PartialEq)]

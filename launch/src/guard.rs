@@ -71,8 +71,7 @@ impl Guard {
         let mut guard = helper(GUARD);
         guard.args(directory).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Ctrl-C at the terminal is for the launcher.
-        let child = guard.process_group(0).spawn();
-        Ok(Guard(child.context("cannot start the guard process")?))
+        Ok(Guard(guard.process_group(0).spawn().context("cannot start the guard process")?))
     }
 
     pub(crate) fn protect(&self, group: Pid) {

@@ -60,6 +60,5 @@ fn run() -> Result<ExitCode> {
     program::find(&args.command[0])?;
     // Before signals are caught, so that a signal ends the wait (but not in process 1 of a container).
     coordinator::listener::wait_for_name(&args)?;
-    let supervisor = Supervisor::new(&args)?;
-    agent::run(&args, &supervisor)
+    agent::run(&args, &Supervisor::new(&args)?)
 }

@@ -97,8 +97,7 @@ impl Output {
 
     /// The last lines of stderr; `None` if the rank wrote to the terminal itself.
     pub(crate) fn last_lines(&self) -> Option<Vec<String>> {
-        let tail = self.tail.as_ref()?;
-        Some(tail.lock().unwrap_or_else(PoisonError::into_inner).lines())
+        Some(self.tail.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).lines())
     }
 }
 

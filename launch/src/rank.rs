@@ -87,9 +87,7 @@ impl Rank {
         on_end: impl FnOnce(Instant) + Send + 'static,
     ) -> Result<Self> {
         routes.set(&mut command);
-        if let Some((path, _)) = &error_file {
-            command.env(error_file::VARIABLE, path);
-        }
+        command.envs(error_file.iter().map(|(path, _)| (error_file::VARIABLE, path)));
         // With a group of its own, a signal also reaches whatever the program has started.
         let child = command.process_group(0).spawn();
         let mut child = child.with_context(|| format!("cannot start rank {rank}"))?;

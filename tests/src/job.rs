@@ -299,8 +299,7 @@ mod tests {
     #[test]
     fn a_dropped_job_kills_even_grandchildren_that_have_left_home() {
         let job = Job::new().unwrap();
-        let ended = job.run(shell("setsid sleep 1000 & echo $!")).unwrap();
-        assert!(ended.status.success(), "{ended}");
+        job.run(shell("setsid sleep 1000 & echo $!")).unwrap().expect_success().unwrap();
         // The shell does not wait until it has begun.
         let only = || Ok(<[Pid; 1]>::try_from(job.processes()?).ok());
         let [grandchild] = job.until("sleep has begun", only).unwrap();

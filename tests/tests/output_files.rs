@@ -19,16 +19,15 @@ const NOBODY_READS: [&str; 5] = [
 
 /// Runs the command once for each of these ways. It must end with this code.
 fn expect_code_without_readers(program: &Command, code: &str) -> Result<Vec<Job>> {
-    let mut jobs = Vec::new();
-    for script in NOBODY_READS {
+    let run = |script| {
         let job = Job::new()?;
         let ended = job.run(in_shell(script, program))?;
         let found = job.text("code")?;
         ensure!(found.trim() == code, "`{script}`: exit code {found}; {ended}");
         ensure!(!ended.stderr.contains("panicked"), "`{script}`: {ended}");
-        jobs.push(job);
-    }
-    Ok(jobs)
+        Ok(job)
+    };
+    NOBODY_READS.into_iter().map(run).collect()
 }
 
 #[test]

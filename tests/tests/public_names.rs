@@ -52,20 +52,15 @@ fn every_name_beside_pytorchs_is_one_of_the_library() -> Result<()> {
     texts_below(crates, "rs")?.iter().for_each(|text| declare(text, &mut declared));
     let page = source("book/src/pytorch-names.md")?;
     let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
-    let (mut count, mut unknown) = (0, Vec::new());
-    for (_, here) in rows.filter_map(|row| row.rsplit_once(" | ")) {
-        // Every second piece is within backquotes.
-        for code in here.split('`').skip(1).step_by(2) {
-            for name in names(code) {
-                count += 1;
-                if !declared.contains(name) {
-                    unknown.push(format!("{name} in `{code}`"));
-                }
-            }
-        }
-    }
+    let cells = rows.filter_map(|row| row.rsplit_once(" | "));
+    // Every second piece is within backquotes.
+    let pieces = cells.flat_map(|(_, here)| here.split('`').skip(1).step_by(2));
+    let found = pieces.flat_map(|code| names(code).map(move |name| (name, code)));
+    let found: Vec<_> = found.collect();
+    let unknown = found.iter().filter(|(name, _)| !declared.contains(*name));
+    let unknown: Vec<_> = unknown.map(|(name, code)| format!("{name} in `{code}`")).collect();
     assert!(unknown.is_empty(), "{}", unknown.join("\n"));
-    assert!(count > 100, "only {count} names were found");
+    assert!(found.len() > 100, "only {} names were found", found.len());
     Ok(())
 }
 

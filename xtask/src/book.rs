@@ -59,7 +59,6 @@ mod tests {
         let bad = folder.path().join("chapter/bad.html");
         write(&folder.path().join("good.html"), "<p>fine</p>").unwrap();
         write(&bad, "<pre>{{#include gone.rs}}</pre>").unwrap();
-        let found = pages_with_directives(folder.path()).unwrap();
-        assert_eq!(found, [bad.display().to_string()]);
+        assert_eq!(pages_with_directives(folder.path()).unwrap(), [bad.display().to_string()]);
     }
 }

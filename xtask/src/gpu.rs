@@ -37,8 +37,7 @@ pub(crate) fn test(workspace: &Workspace) -> Result<()> {
     let to = default_folder(workspace);
     pack::with_cuda(workspace, &to)?;
     let mut examination = Command::new(venv.executable("python"));
-    let page = to.join(pack::PAGE);
-    command::run(examination.arg(to.join("run")).arg("--to").arg(page))
+    command::run(examination.arg(to.join("run")).arg("--to").arg(to.join(pack::PAGE)))
 }
 
 fn default_folder(workspace: &Workspace) -> PathBuf {

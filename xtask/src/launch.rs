@@ -17,8 +17,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let mut line = args.to_vec();
 
     if let Some(position) = program_position(args) {
-        let level = setup::Level::for_this_machine();
-        setup::ensure_while_building(workspace, level, &mut build)?;
+        setup::ensure_while_building(workspace, setup::Level::for_this_machine(), &mut build)?;
         let (program, rest) = program_and_arguments(&args[position..])?;
         if let Some(found) = Program::find(program) {
             let executable = OsString::from(found.add_to(&mut build, workspace));

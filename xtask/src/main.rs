@@ -65,10 +65,8 @@ enum Chore {
         rest: Rest,
     },
     /// Prepare the examination of this library on a GPU.
-    Gpu {
-        #[command(subcommand)]
-        chore: gpu::Chore,
-    },
+    #[command(subcommand)]
+    Gpu(gpu::Chore),
     /// Build all programs, provoke every fault of a job over several hosts many times, and print a
     /// table: `cargo xtask soak [--trials N] [LINE…]`. Requires root.
     #[command(disable_help_flag = true)]
@@ -160,7 +158,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Test { machine, rest, .. } => {
             test::run(&machine.workspace(&rest.torch)?, &rest.args)
         }
-        Chore::Gpu { chore } => gpu::run(&chore),
+        Chore::Gpu(chore) => gpu::run(&chore),
         Chore::Soak(rest) => soak::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Book { open } => book::run(open),
         Chore::Exercise { number } => exercise::run(&Workspace::of(Release::DEFAULT)?, number),

@@ -33,9 +33,8 @@ pub(crate) fn use_for(workspace: &Workspace, command: &mut Command) -> Result<()
     make(&root)?;
     symlink("/usr/aarch64-linux-gnu/lib", root.join("lib"))?;
     let processors = 0..thread::available_parallelism()?.get();
-    let cpuinfo: String =
-        processors.clone().map(|cpu| format!("processor\t: {cpu}\n{CPU}")).collect();
-    write(&root.join("proc/cpuinfo"), cpuinfo)?;
+    let cpuinfo = processors.clone().map(|cpu| format!("processor\t: {cpu}\n{CPU}"));
+    write(&root.join("proc/cpuinfo"), cpuinfo.collect::<String>())?;
     for cpu in processors {
         let registers = format!("sys/devices/system/cpu/cpu{cpu}/regs/identification/midr_el1");
         write(&root.join(registers), MIDR)?;
@@ -45,8 +44,7 @@ pub(crate) fn use_for(workspace: &Workspace, command: &mut Command) -> Result<()
 }
 
 fn register() -> Result<()> {
-    let rule = Path::new(BINFMT).join("qemu-aarch64");
-    if rule.exists() {
+    if Path::new(BINFMT).join("qemu-aarch64").exists() {
         return Ok(());
     }
     fs::metadata(PROGRAM).with_context(|| format!("{PROGRAM} is not there"))?;

@@ -34,14 +34,12 @@ pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<()> {
     let venv = Venv::of(workspace);
     // Nothing runs Python of another kind of machine.
     let level = if venv.is_for_arm { Level::Minimal } else { level };
-    if !is_stamped(&venv, level) {
-        let lock = Lock::take(&venv.folder)?;
-        // Whoever held the lock may have done the work.
-        if !is_stamped(&venv, level) {
-            complete(&venv, level, &lock)?;
-        }
+    if is_stamped(&venv, level) {
+        return Ok(());
     }
-    Ok(())
+    let lock = Lock::take(&venv.folder)?;
+    // Whoever held the lock may have done the work.
+    if is_stamped(&venv, level) { Ok(()) } else { complete(&venv, level, &lock) }
 }
 
 /// Like [`ensure()`]. If there is anything to do, it also builds meanwhile what needs no libtorch.

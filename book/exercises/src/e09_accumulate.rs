@@ -11,10 +11,7 @@ pub fn accumulate(model: &Ddp, batches: &[Tensor]) -> Result<()> {
     todo!("run both passes of each batch, all but the last under `no_sync`")
 }
 
-pub fn check(
-    group: &ProcessGroup,
-    accumulate: impl Fn(&Ddp, &[Tensor]) -> Result<()>,
-) -> Result<()> {
+pub fn check(group: &ProcessGroup, accumulate: fn(&Ddp, &[Tensor]) -> Result<()>) -> Result<()> {
     static EXCHANGES: AtomicUsize = AtomicUsize::new(0);
     EXCHANGES.store(0, Ordering::Relaxed);
     let hook = hooks::from_fn("counting", |group, bucket| {

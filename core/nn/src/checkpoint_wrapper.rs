@@ -47,9 +47,6 @@ pub struct CheckpointWrapper<M> {
     module: Arc<Mutex<M>>,
 }
 
-const RUN_TWICE: &str = "the backward pass of a CheckpointWrapper has already been run and freed \
-                         its inputs; add the losses up, and call backward once";
-
 /// The module, once no other thread uses it. Among threads that take turns, waiting for that would never end.
 fn held<M>(module: &Mutex<M>) -> Result<MutexGuard<'_, M>> {
     let is_free = !TAKES_TURNS.get() || !matches!(module.try_lock(), Err(TryLockError::WouldBlock));
@@ -99,7 +96,8 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
             check_accumulates("a CheckpointWrapper")?;
             let inputs =
                 if keep_graph { saved.as_ref().map(I::shallow_clone) } else { saved.take() };
-            again.backward(inputs.ok_or(RUN_TWICE)?, &f, gradients)
+            let twice = "the backward pass of a CheckpointWrapper has already been run and freed its inputs; add the losses up, and call backward once";
+            again.backward(inputs.ok_or(twice)?, &f, gradients)
         })
         .map_err(Error::engine("checkpoint"))?;
         Ok(fill(&outputs, results))

@@ -111,8 +111,7 @@ where
                 let joined = state.join(&group).map_err(E::from);
                 let trained = joined.and_then(|()| train(&group, state));
                 // Either all come to the end of `train`, or none does.
-                let result =
-                    trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));
+                let result = trained.and_then(|value| Ok(group.barrier().map(|()| value)?));
                 news.watch(generation, None);
                 let is_lost = news.is_later_than(generation) || group.inner.unfinished.has_lost();
                 if result.is_err() && is_lost {

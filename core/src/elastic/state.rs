@@ -136,8 +136,7 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
         let training = self.training.as_training();
         training.scaler.into_iter().for_each(GradScaler::forget_step);
         let mut parameters = training.vs.trainable_variables();
-        let cleared = parameters.iter_mut().try_for_each(clear_grad);
-        cleared.map_err(Error::engine("elastic::run"))?;
+        parameters.iter_mut().try_for_each(clear_grad).map_err(Error::engine("elastic::run"))?;
         copy_each(&self.buffers, &committed.buffers)
     }
 }
@@ -193,16 +192,18 @@ mod tests {
     fn what_a_lost_rank_would_take_along_or_leave_waiting_is_refused() {
         const SOON: Duration = Duration::from_secs(60);
         let port = ::tests::programs::free_port().unwrap();
-        let env = Env::given(0, 1, Some(("127.0.0.1", port))).unwrap();
+        let env = |rank, ranks| Env::given(rank, ranks, Some(("127.0.0.1", port))).unwrap();
         expect_no_member("elastic::run").unwrap();
-        drop(Store::of(Some(env.clone()), SOON).unwrap());
+        drop(Store::of(Some(env(0, 1)), SOON).unwrap());
         let refused = expect_no_member("elastic::run");
         expect_error(refused, "called after a group or a store of the job");
         let (device, timeout) = (DeviceChoice::Cpu, Some(SOON));
         let options = ProcessGroupOptions { device, timeout, ..Default::default() };
-        let elastic = Env { is_elastic: true, ..env.clone() };
-        let group = ProcessGroup::in_an_elastic_job(elastic, options, None, || false);
-        let group = group.unwrap().unwrap();
+        let member = |rank, ranks| {
+            let elastic = Env { is_elastic: true, ..env(rank, ranks) };
+            ProcessGroup::in_an_elastic_job(elastic, options, None, || false).unwrap().unwrap()
+        };
+        let group = member(0, 1);
         expect_error(group.new_group(&[0]), "new_group is called within elastic::run");
         with_state(1.0, |net, mut state| {
             state.join(&group).unwrap();
@@ -213,23 +214,18 @@ mod tests {
             expect_error(refused, "vs is a store that elastic::State does not hold");
         });
         drop(group);
-        let refused = Store::of(Some(env), SOON);
+        let refused = Store::of(Some(env(0, 1)), SOON);
         expect_error(refused, "(inside elastic::run, use the group that it passes)");
 
         // Rank 1 leaves for another group. In the store, rank 0 would wait for it until the timeout.
-        let rank = |rank| {
-            let env = Env::given(rank, 2, Some(("127.0.0.1", port))).unwrap();
-            let elastic = Env { is_elastic: true, ..env };
-            ProcessGroup::in_an_elastic_job(elastic, options, None, || false).unwrap().unwrap()
-        };
         let both_are_there = Barrier::new(2);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let group = rank(1);
+                let group = member(1, 2);
                 both_are_there.wait();
                 group.standing().fail();
             });
-            let group = rank(0);
+            let group = member(0, 2);
             both_are_there.wait();
             let error = group.agree("save", None).unwrap_err().to_string();
             assert!(error.contains("barrier failed"), "{error}");

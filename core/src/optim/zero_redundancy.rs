@@ -249,9 +249,9 @@ pub(super) fn named<R>(groups: &[ParamGroup<R>]) -> Vec<(String, Tensor)> {
 /// The same tensor with its dimensions ordered so that its elements lie one after the other.
 fn in_memory_order(tensor: &Tensor) -> Result<Tensor> {
     let strides = tensor.stride();
-    let mut dims: Vec<_> = (0..strides.len()).collect();
-    dims.sort_by_key(|&dim| Reverse(strides[dim]));
-    Ok(tensor.f_permute(dims.into_iter().map(|dim| dim as i64).collect::<Vec<_>>())?)
+    let mut dims: Vec<_> = (0..strides.len() as i64).collect();
+    dims.sort_by_key(|&dim| Reverse(strides[dim as usize]));
+    Ok(tensor.f_permute(dims)?)
 }
 
 /// The rank that updates each parameter of each group, given the sizes: one group after the other,

@@ -209,17 +209,6 @@ c10d_status c10d_store_num_keys(const c10d_store* store, int64_t* out) {
   return guarded([&] { *out = store->store->getNumKeys(); });
 }
 
-// Each is followed by a 0.
-c10d_status c10d_store_list_keys(const c10d_store* store, uint8_t** keys, size_t* length) {
-  return guarded([&] {
-    std::vector<uint8_t> joined;
-    for (const auto& key : store->store->listKeys()) {
-      joined.insert(joined.end(), key.c_str(), key.c_str() + key.size() + 1);
-    }
-    give(joined, keys, length);
-  });
-}
-
 c10d_status c10d_store_check(const c10d_store* store, const char* key, bool* out) {
   return guarded([&] { *out = store->store->check({key}); });
 }

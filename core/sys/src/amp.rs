@@ -51,8 +51,7 @@ pub fn non_finite_check_and_unscale_(
     inv_scale: &Tensor,
 ) -> Result<()> {
     let (found_inf, inv_scale) = (pointer(found_inf), pointer(inv_scale));
-    let gradients = pointers(gradients);
-    check(ffi::c10d_non_finite_check_and_unscale(gradients.list(), found_inf, inv_scale))
+    check(ffi::c10d_non_finite_check_and_unscale(pointers(gradients).list(), found_inf, inv_scale))
 }
 
 #[cfg(test)]

@@ -41,8 +41,7 @@ pub fn backward(ends: &[&GraphEnd], gradients: Vec<Tensor>, retain_graph: bool) 
 /// Fails unless the backward pass on this thread adds to the gradients of leaves, as `autograd.grad` does not.
 pub fn check_accumulates(what: &str) -> Result<()> {
     let message = "does not support `autograd.grad`, `run_backward` or `inputs`: call `backward`";
-    let is_valid = ffi::c10d_is_checkpoint_valid();
-    if is_valid { Ok(()) } else { Err(format!("{what} {message}").into()) }
+    if ffi::c10d_is_checkpoint_valid() { Ok(()) } else { Err(format!("{what} {message}").into()) }
 }
 
 /// The caller's part of a backward pass. Receives the gradients of the leaves, `None` for one that

@@ -113,8 +113,7 @@ mod tests {
 
     #[test]
     fn an_input_that_is_changed_in_place_afterwards_is_noticed() {
-        let x = leaf(0.5);
-        let saved = x.sigmoid();
+        let saved = leaf(0.5).sigmoid();
         let mut inputs = [saved.shallow_clone()];
         after_backward(&mut inputs, || Ok(())).unwrap();
         let changed = inputs[0].f_mul_(&Tensor::from(-2f32));

@@ -221,8 +221,7 @@ impl ProcessGroup {
 
     /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo only. Blocks.
     pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<()> {
-        let timeout = milliseconds(timeout);
-        check(ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks))
+        check(ffi::c10d_monitored_barrier(self.pointer(), milliseconds(timeout), wait_all_ranks))
     }
 
     /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of `size` bytes. Blocks.

@@ -221,7 +221,6 @@ functions! {
     safe fn c10d_store_queue_len(store: &Store, key: Text, out: &mut i64) -> Status;
     safe fn c10d_store_delete_key(store: &Store, key: Text, out: &mut bool) -> Status;
     safe fn c10d_store_num_keys(store: &Store, out: &mut i64) -> Status;
-    safe fn c10d_store_list_keys(store: &Store, keys: Out<u8>, length: &mut usize) -> Status;
     safe fn c10d_store_check(store: &Store, key: Text, out: &mut bool) -> Status;
     safe fn c10d_store_add(store: &Store, key: Text, amount: i64, out: &mut i64) -> Status;
 

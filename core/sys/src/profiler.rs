@@ -52,12 +52,9 @@ mod tests {
         let tensor = Tensor::ones([3], FLOAT_CPU);
         let (sum, count) = count_synchronizations(|| (&tensor * 2.0).sum(Kind::Float)).unwrap();
         assert_eq!(count, 0);
-        let (_, count) = count_synchronizations(|| f64::try_from(&sum).unwrap()).unwrap();
-        assert_eq!(count, 1);
-        let (_, count) = count_synchronizations(|| sum.double_value(&[])).unwrap();
-        assert_eq!(count, 1);
-        let (_, count) = count_synchronizations(|| (tensor.nonzero(), waiting(|| ()))).unwrap();
-        assert_eq!(count, 2);
+        assert_eq!(count_synchronizations(|| f64::try_from(&sum).unwrap()).unwrap().1, 1);
+        assert_eq!(count_synchronizations(|| sum.double_value(&[])).unwrap().1, 1);
+        assert_eq!(count_synchronizations(|| (tensor.nonzero(), waiting(|| ()))).unwrap().1, 2);
         let non_blocking = || tensor.to_device_(Device::Cpu, Kind::Float, true, true);
         assert_eq!(count_synchronizations(non_blocking).unwrap().1, 0);
     }

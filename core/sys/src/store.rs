@@ -160,13 +160,6 @@ impl Store {
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
-    /// The keys that are set below this store's prefix, in any order.
-    pub fn list_keys(&self) -> Result<Vec<String>> {
-        let keys = bytes(|keys, length| ffi::c10d_store_list_keys(&self.0, keys, length))?;
-        let keys = keys.split_inclusive(|byte| *byte == 0);
-        Ok(keys.map(|key| String::from_utf8_lossy(&key[..key.len() - 1]).into_owned()).collect())
-    }
-
     /// Whether the key is set.
     pub fn check(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;

@@ -354,9 +354,8 @@ fn evaluation_by_one_rank_alone_exchanges_nothing(group: &ProcessGroup) {
 fn one_loss_may_come_from_two_forward_passes_though_buffers_are_shared_between_them(
     group: &ProcessGroup,
 ) {
-    let vs = VarStore::new(Device::Cpu);
-    let norm = nn::batch_norm1d(vs.root() / "norm", 4, Default::default());
-    let model = DistributedDataParallel::new(norm, &vs, group).unwrap();
+    let norm = |path: &nn::Path<'_>| nn::batch_norm1d(path / "norm", 4, Default::default());
+    let (vs, model) = ddp(group, DdpOptions::default(), norm);
     let batch = Tensor::arange(24, FLOAT_CPU).reshape([6, 4]) + group.rank() as f64;
     let loss = || model.f_forward_t(&batch, true).unwrap().square().mean(Kind::Float);
     let losses = loss() + loss();

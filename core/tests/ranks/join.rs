@@ -13,13 +13,8 @@ const BY_RANKS_THAT_TRAIN: JoinOptions =
     JoinOptions { divide_by_initial_world_size: false, throw_on_early_termination: false };
 
 /// Makes this rank's number of steps within a join.
-fn join(
-    (group, model): (&ProcessGroup, &Model),
-    steps: &[i64],
-    options: JoinOptions,
-    step: impl FnMut(i64) -> Result<()>,
-) {
-    model.join(options, || (0..steps[group.rank()]).try_for_each(step)).unwrap();
+fn join(model: &Model, steps: i64, options: JoinOptions, step: impl FnMut(i64) -> Result<()>) {
+    model.join(options, || (0..steps).try_for_each(step)).unwrap();
 }
 
 fn alive(steps: [i64; WORLD], step: i64) -> Vec<usize> {
@@ -68,7 +63,7 @@ fn train(
         let step = expected(steps, step, options);
         weights.iter_mut().zip(step).for_each(|(weight, gradient)| *weight -= gradient * rate);
     }
-    join((group, model), &steps, options, |step| {
+    join(model, steps[group.rank()], options, |step| {
         backward(vs, model, &own(group.rank(), step))?;
         assert_close(&gradients(vs), &expected(steps, step, options), &format!("step {step}"));
         optimizer.step()
@@ -113,7 +108,7 @@ fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient(group: &ProcessGroup
     let (vs, model) = model(group, DdpOptions { find_unused_parameters: true, ..two_buckets() });
     let steps = [1, 3, 2];
     let mut vectors = Vec::new();
-    join((group, &model), &steps, JoinOptions::default(), |step| {
+    join(&model, steps[group.rank()], JoinOptions::default(), |step| {
         let gradients = own(group.rank(), step);
         // From the second step on only rank 2 uses the vector, and it makes two steps.
         let uses_vector = step == 0 || group.rank() == 2;
@@ -144,7 +139,7 @@ fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
         [&first[0] + &second[0], &first[1] + &second[1]]
     };
     let pass = |step| model.backward(&model.forward(|it| it.loss(&own(group.rank(), step)))?);
-    join((group, &model), &pairs, BY_RANKS_THAT_TRAIN, |pair| {
+    join(&model, pairs[group.rank()], BY_RANKS_THAT_TRAIN, |pair| {
         Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
         let accumulating = model.no_sync();
         pass(2 * pair)?;
@@ -169,7 +164,7 @@ fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
     let model = DistributedDataParallel::with_options(weights, &vs, group, two_buckets()).unwrap();
     let steps = [5, 3, 2];
     let seen = RefCell::new(Vec::new());
-    join((group, &model), &steps, JoinOptions::default(), |step| {
+    join(&model, steps[group.rank()], JoinOptions::default(), |step| {
         let loss = model.forward(|weights| {
             seen.borrow_mut().push(buffer.double_value(&[0]));
             let own = (10 * step + group.rank() as i64) as f64;
@@ -188,7 +183,7 @@ fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
 fn a_communication_hook_gets_zeros_of_a_rank_without_inputs(group: &ProcessGroup) {
     let (vs, model) = model(group, with_hook(hooks::Fp16Compress));
     let steps = [3, 4, 2];
-    join((group, &model), &steps, BY_RANKS_THAT_TRAIN, |step| {
+    join(&model, steps[group.rank()], BY_RANKS_THAT_TRAIN, |step| {
         backward(&vs, &model, &own(group.rank(), step))?;
         // The hook does the division, always by three.
         let exact = expected(steps, step, JoinOptions::default());
@@ -207,7 +202,7 @@ fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &
     let hook = hooks::PowerSgd::new(options).unwrap();
     let (vs, model) = model(group, DdpOptions { find_unused_parameters: true, ..with_hook(hook) });
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
-    join((group, &model), &[6, 3, 4], JoinOptions::default(), |step| {
+    join(&model, [6, 3, 4][group.rank()], JoinOptions::default(), |step| {
         backward(&vs, &model, &own(group.rank(), step))?;
         optimizer.step()
     });

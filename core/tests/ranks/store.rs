@@ -180,9 +180,6 @@ fn every_kind_of_store_sets_and_gets_several_keys_at_once() {
         let expected = "could not get test/absent in the store: timed out after 100ms";
         assert!(error.ends_with(expected), "{error}");
         assert_eq!(["a", "a"].map(|key| store.delete_key(key).unwrap()), [true, false]);
-        let mut keys = store.list_keys().unwrap();
-        keys.sort();
-        assert_eq!(keys, ["b", "empty"]);
     }
 }
 

@@ -105,8 +105,7 @@ mod tests {
             ("node-0", "node-0", None),
             ("localhost:0", "localhost", Some(0)),
         ] {
-            let expected = Endpoint { host: host.to_owned(), port };
-            assert_eq!(text.parse::<Endpoint>().unwrap(), expected);
+            assert_eq!(text.parse::<Endpoint>().unwrap(), Endpoint { host: host.to_owned(), port });
         }
     }
 

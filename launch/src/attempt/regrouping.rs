@@ -16,8 +16,7 @@ impl Attempt<'_> {
             Said::TakesPart(channel) => {
                 self.ranks[usize::from(local_rank)].channel = Some(channel);
                 if self.seats.has_place(local_rank) {
-                    let count = self.ranks.len() as u16;
-                    self.tell_place(local_rank, (local_rank, count), false);
+                    self.tell_place(local_rank, (local_rank, self.ranks.len() as u16), false);
                 }
                 if let Some(claim) = self.seats.take_part(local_rank) {
                     (self.tell)(ToCoordinator::TakesPart(claim));
@@ -40,8 +39,7 @@ impl Attempt<'_> {
         self.is_settled = true;
         self.end_replacements();
         if others_wait_for_it {
-            let generation = self.placement.generation;
-            (self.tell)(ToCoordinator::Settled { generation });
+            (self.tell)(ToCoordinator::Settled { generation: self.placement.generation });
             self.tell_if_finished();
         }
     }

@@ -82,8 +82,7 @@ mod tests {
         let text = b"one\n\ntwo\r\n10%\r20%\rlast \xff";
         let expected: [&[u8]; 6] = [b"one\n", b"\n", b"two\r\n", b"10%\r", b"20%\r", b"last \xff"];
         assert_eq!(split(&[text]), expected);
-        let single: Vec<&[u8]> = text.chunks(1).collect();
-        assert_eq!(split(&single), expected);
+        assert_eq!(split(&text.chunks(1).collect::<Vec<_>>()), expected);
     }
 
     #[test]

@@ -41,24 +41,21 @@ pub(crate) struct Incoming {
 
 /// The writing half. Clones write to the same connection, a whole line at a time.
 #[derive(Clone)]
-pub(crate) struct Outgoing {
-    stream: Arc<Mutex<Arc<TcpStream>>>,
-}
+pub(crate) struct Outgoing(Arc<Mutex<Arc<TcpStream>>>);
 
 pub(crate) fn split(stream: TcpStream) -> std::io::Result<(Incoming, Outgoing)> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(ROOM))?;
     // One descriptor: node 0 has a connection to every node, and the system limits its files.
     let stream = Arc::new(stream);
-    let outgoing = Outgoing { stream: Arc::new(Mutex::new(Arc::clone(&stream))) };
+    let outgoing = Outgoing(Arc::new(Mutex::new(Arc::clone(&stream))));
     Ok((Incoming { stream, pending: Vec::new() }, outgoing))
 }
 
 impl Incoming {
     /// The next message, if it comes within `limit`.
     pub(crate) fn receive<M: DeserializeOwned>(&mut self, limit: Duration) -> Result<M, Loss> {
-        let line = self.line(limit)?;
-        serde_json::from_slice(&line).map_err(|_| Loss::Garbage)
+        serde_json::from_slice(&self.line(limit)?).map_err(|_| Loss::Garbage)
     }
 
     pub(crate) fn line(&mut self, limit: Duration) -> Result<Vec<u8>, Loss> {
@@ -94,7 +91,7 @@ impl Outgoing {
     pub(crate) fn send(&self, message: &impl Serialize) -> Result<(), Loss> {
         let mut line = serde_json::to_vec(message).map_err(|_| Loss::Garbage)?;
         line.push(b'\n');
-        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (&**stream).write_all(&line).map_err(|_| {
             // A part of a line may have been sent: nothing can follow.
             let _ = stream.shutdown(Shutdown::Both);
@@ -109,8 +106,7 @@ impl Outgoing {
 
     /// Ends the connection. What has been sent still arrives.
     pub(crate) fn close(&self) {
-        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = stream.shutdown(Shutdown::Both);
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).shutdown(Shutdown::Both);
     }
 }
 
@@ -138,9 +134,7 @@ pub(crate) mod tests {
     fn messages_arrive_whole_however_the_bytes_do() {
         let (mut stranger, (mut incoming, _outgoing)) = pair();
         let write = thread::spawn(move || {
-            for byte in b"\"one\"\n\"two\"\n" {
-                stranger.write_all(&[*byte]).unwrap();
-            }
+            b"\"one\"\n\"two\"\n".chunks(1).for_each(|byte| stranger.write_all(byte).unwrap());
         });
         assert_eq!(incoming.receive::<String>(LONG).unwrap(), "one");
         assert_eq!(incoming.receive::<String>(LONG).unwrap(), "two");

@@ -130,9 +130,8 @@ pub(crate) fn admit(
             key.job
         )));
     }
-    let coordinator_nonce = nonce()?;
-    let transcript =
-        Transcript { job: &job, agent_nonce: &agent_nonce, coordinator_nonce: &coordinator_nonce };
+    let coordinator_nonce = &nonce()?;
+    let transcript = Transcript { job: &job, agent_nonce: &agent_nonce, coordinator_nonce };
     let proof = transcript.prove(&key.secret, Side::Coordinator)?;
     outgoing.send(&ToAgent::Challenge { nonce: coordinator_nonce.clone(), proof })?;
     let ToCoordinator::Join { proof, node } = incoming.receive(left())? else {

@@ -8,8 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 impl Rank {
     /// How the rank has failed, or is about to after it has left a reason. Its output must have been drained.
     pub(crate) fn failure(&self) -> Option<Failure> {
-        let error_file = self.error_file.as_ref();
-        let reason = error_file.and_then(|(path, clock)| Reason::read(path, clock));
+        let reason = self.error_file.as_ref().and_then(|(path, clock)| Reason::read(path, clock));
         let (fault, at, end) = match (&reason, self.end) {
             (_, Some(end)) if end.status.success() => return None,
             (Some(reason), end) if !self.was_signalled_by(reason.at) => {

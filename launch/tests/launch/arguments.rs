@@ -30,8 +30,7 @@ fn the_local_rank_follows_the_arguments_if_the_flag_asks_for_it() {
         running.finish().expect_code(0);
     }
     let noted = [0, 1, 2].map(|rank| job.wait_for_note(&format!("arguments.{rank}")));
-    let local_ranks = [0, 0, 1];
-    assert_eq!(noted, local_ranks.map(|it| format!("lr.py --lr 0.1 --local_rank={it}")));
+    assert_eq!(noted, [0, 0, 1].map(|it| format!("lr.py --lr 0.1 --local_rank={it}")));
 }
 
 #[test]

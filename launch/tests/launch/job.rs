@@ -56,9 +56,8 @@ impl Job {
     pub(crate) fn clean(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("DIR", self.dir()).env("TMPDIR", self.dir());
-        for name in ["PATH", "HOME"] {
-            command.envs(std::env::var_os(name).map(|value| (name, value)));
-        }
+        let kept = ["PATH", "HOME"].into_iter();
+        command.envs(kept.filter_map(|name| Some((name, std::env::var_os(name)?))));
         command
     }
 
@@ -80,8 +79,7 @@ impl Job {
 
     /// The directory of the logs: the only one in the job's, or in `base` under it.
     pub(crate) fn logs(&self, base: &str) -> PathBuf {
-        let entries = fs::read_dir(self.dir().join(base)).unwrap();
-        let paths = entries.map(|entry| entry.unwrap().path());
+        let paths = fs::read_dir(self.dir().join(base)).unwrap().map(|entry| entry.unwrap().path());
         let dirs: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
         assert_eq!(dirs.len(), 1, "one directory of logs: {dirs:?}");
         dirs[0].clone()

@@ -24,8 +24,7 @@ fn rank_0_opens_the_port_that_launch_keeps_from_all_who_do_not_name_it() {
     let script = include_str!("reserved_port.py");
     let job = Job::new();
     for flags in ["-n 2", "-n 2 --standalone"] {
-        let ended = run(job.launch_python(flags, script));
-        assert_eq!(ended.expect_code(0).stdout, "heard 1\n");
+        assert_eq!(run(job.launch_python(flags, script)).expect_code(0).stdout, "heard 1\n");
     }
 }
 

@@ -31,27 +31,20 @@ fn a_rank_that_fails_is_named_with_its_reason() -> Result<()> {
 /// The book always shows the same port, whichever the system has chosen.
 #[test]
 fn a_start_by_hand_says_what_it_lacks() -> Result<()> {
-    let start = |remark: &str, port: Option<u16>| -> Result<String> {
-        let port = port.map(|port| port.to_string());
-        let mut rank_0 = ddp_mnist(["--timeout", "2"])?;
-        rank_0.env("WORLD_SIZE", "2");
-        let shown = match &port {
-            None => "WORLD_SIZE=2".to_owned(),
-            Some(port) => {
-                rank_0.env("RANK", "0").env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port);
-                format!("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={port}")
-            }
-        };
-        let error = Job::new()?.run(rank_0)?.expect_code(1)?.stderr;
-        let text = format!("{remark}$ {shown} target/release/ddp-mnist --timeout 2\n{error}");
-        Ok(port.map_or(text.clone(), |port| text.replace(&port, "29512")))
+    const RANK_0: &str = "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29512";
+    let start = |remark: &str, shown: &str, port: u16| -> Result<String> {
+        let (port, flags) = (port.to_string(), "--timeout 2");
+        let variables = shown.replace("29512", &port);
+        let program = command(&format!("{variables} cargo xtask run ddp-mnist -- {flags}"))?;
+        let error = Job::new()?.run(program)?.expect_code(1)?.stderr.replace(&port, "29512");
+        Ok(format!("{remark}$ {shown} target/release/ddp-mnist {flags}\n{error}"))
     };
     let other_program = TcpListener::bind("127.0.0.1:0")?;
     let taken = other_program.local_addr()?.port();
     let listing = [
-        start("", None)?,
-        start("", Some(free_port()?))?,
-        start("# while another program listens on port 29512:\n", Some(taken))?,
+        start("", "WORLD_SIZE=2", free_port()?)?,
+        start("", RANK_0, free_port()?)?,
+        start("# while another program listens on port 29512:\n", RANK_0, taken)?,
     ];
     expect_listing("start_by_hand.txt", &listing.concat(), EXACT)
 }

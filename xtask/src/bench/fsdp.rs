@@ -18,8 +18,7 @@ pub(super) fn run(workspace: &Workspace, venv: &Venv, rounds: &Rounds) -> Result
     command::run(workspace.cargo().args(build))?;
     command::run(workspace.cargo().args(["build", "--release", "--package", LAUNCHER]))?;
     let text = folder.join("text");
-    let alphabet = ('a'..='z').cycle().take(CHARACTERS);
-    write(&text, alphabet.collect::<String>())?;
+    write(&text, ('a'..='z').cycle().take(CHARACTERS).collect::<String>())?;
 
     let measure = |mut program: Command, name: &str, flags: &[&str]| {
         program.args(GPT).args(flags).arg("--text").arg(&text).env("OMP_NUM_THREADS", "1");

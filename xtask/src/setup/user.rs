@@ -53,9 +53,7 @@ mod tests {
             write(&folder.path().join("include/torch/headeronly/version.h"), text).unwrap();
             check()
         };
-        for right in ["2.13.0", "2.13.1"] {
-            of(right).unwrap();
-        }
+        ["2.13.0", "2.13.1"].into_iter().for_each(|right| of(right).unwrap());
         let other = "unset LIBTORCH_USE_PYTORCH and set LIBTORCH to libtorch 2.13.0, or unset both";
         for (version, advice) in [
             ("2.11.0", "add `--torch 2.11.0` after the chore's name, or unset both"),

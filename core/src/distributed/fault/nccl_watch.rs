@@ -42,19 +42,16 @@ pub(crate) fn culprit(post_mortem: &PostMortem, store: &Arc<Store>) -> Option<Bl
 
 /// Since when somebody is suspected.
 #[derive(Default)]
-pub(crate) struct Suspicion {
-    since: Option<Instant>,
-}
+pub(crate) struct Suspicion(Option<Instant>);
 
 impl Suspicion {
     /// A rank that has done its part may end before others have, so one is to blame only after `patience`.
     pub(crate) fn confirm(&mut self, suspect: Option<Blame>, patience: Duration) -> Option<Blame> {
         let Some(suspect) = suspect else {
-            self.since = None;
+            self.0 = None;
             return None;
         };
-        let since = *self.since.get_or_insert_with(Instant::now);
-        (since.elapsed() >= patience).then_some(suspect)
+        (self.0.get_or_insert_with(Instant::now).elapsed() >= patience).then_some(suspect)
     }
 }
 

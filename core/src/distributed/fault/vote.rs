@@ -108,9 +108,7 @@ mod tests {
     #[test]
     fn the_rank_that_serves_the_store_stays_until_every_rank_knows_the_verdict_or_may_be_left() {
         let store = Arc::new(Store::hash().unwrap());
-        for counted in 1..=3 {
-            assert_eq!(enrol(&store).unwrap(), counted);
-        }
+        assert_eq!([(); 3].map(|()| enrol(&store).unwrap()), [1, 2, 3]);
         let stay = |subject, may_leave: fn(&[usize]) -> bool| {
             let served = Arc::clone(&store);
             let stay = move || stay_until_all_know(&served, subject, 0, true, may_leave);

@@ -129,14 +129,10 @@ impl<M> DistributedDataParallel<M> {
         let own = expect_lasting(vs, group)
             .and_then(|()| ModuleTensors::new(vs, &options))
             .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
-        let agreed = if options.init_sync {
-            let description = own.as_ref().map(|it| same_model::description(&it.0, &options));
-            same_model::check(group, operation, description)
-        } else {
-            Ok(())
-        };
+        let description = own.as_ref().map(|it| same_model::description(&it.0, &options));
+        let agreed = options.init_sync.then(|| same_model::check(group, operation, description));
         let (tensors, reducer_options) = own?;
-        agreed?;
+        agreed.transpose()?;
         let (names, trained): (Vec<_>, Vec<_>) = tensors.trained().unzip();
         let mut state = tensors.shared();
         if options.init_sync {
@@ -238,17 +234,16 @@ impl<M> DistributedDataParallel<M> {
         let mut sync = grad && self.no_sync_guards.get() == 0;
         if let (true, Some(ranks)) = (grad, &self.virtual_ranks) {
             let join = self.join_config.options().map(|_| "a join");
-            if let Some(other) = (!sync).then_some("no_sync").or(join) {
-                let expected = "used without virtual_ranks";
-                return Err(Error::argument(other, "used with virtual_ranks", expected));
-            }
+            let other = (!sync).then_some("no_sync").or(join);
+            let (name, found) = (other.unwrap_or_default(), "used with virtual_ranks");
+            check(other.is_none(), name, found, "used without them")?;
             sync = ranks.is_last_share()?;
         }
-        if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {
-            let found = "in the first iteration of a static graph";
-            let expected = "used after it: the first backward pass learns the graph and must exchange gradients";
-            return Err(Error::argument("no_sync", found, expected));
-        }
+        let learns = grad && self.static_graph && self.reducer.borrow().needs_sink();
+        let found = "in the first iteration of a static graph";
+        let expected =
+            "used after it: the first backward pass learns the graph and must exchange gradients";
+        check(sync || !learns, "no_sync", found, expected)?;
         let failed = |error| self.failed("forward", &error);
         if sync {
             self.reducer.borrow_mut().prepare_for_forward().map_err(failed)?;

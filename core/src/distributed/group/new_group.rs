@@ -38,8 +38,7 @@ impl ProcessGroup {
         members.sort_unstable();
         members.dedup();
         let are_distinct = !members.is_empty() && members.len() == ranks.len();
-        let expected = "one rank or more, each once";
-        check(are_distinct, "ranks", format_args!("{ranks:?}"), expected)?;
+        check(are_distinct, "ranks", format_args!("{ranks:?}"), "one rank or more, each once")?;
         self.refuse_python("new_group", members.iter().copied())?;
         let Some(rank) = members.iter().position(|&member| member == self.rank()) else {
             return Ok(None);

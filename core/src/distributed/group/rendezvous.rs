@@ -66,8 +66,7 @@ pub(crate) fn tcp(
     timeout: Duration,
 ) -> io::Result<(Store, SocketAddr)> {
     let (server, listener) = if is_master {
-        let limit = timeout.min(NAMED);
-        let address = retried(Instant::now(), limit, ASK, || look_up(host, port))?;
+        let address = retried(Instant::now(), timeout.min(NAMED), ASK, || look_up(host, port))?;
         (address, Some(bound(address)?))
     } else {
         (await_server(host, port, Instant::now(), timeout)?, None)

@@ -144,11 +144,6 @@ impl Store {
         self.engine.delete_key(key).map_err(|error| self.failed("delete", key, &error))
     }
 
-    /// The keys that are set below this store's prefix, in any order. `store.list_keys`.
-    pub fn list_keys(&self) -> Result<Vec<String>> {
-        self.engine.list_keys().map_err(|error| self.failed("list the keys of", "", &error))
-    }
-
     /// How many keys are set, whatever their prefix. The store and the groups have keys of their own. `store.num_keys`.
     pub fn num_keys(&self) -> Result<usize> {
         self.engine.num_keys().map_err(|error| self.failed("count the keys of", "", &error))

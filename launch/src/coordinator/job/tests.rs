@@ -143,15 +143,10 @@ impl Scene {
 
     /// For whom a node is told to wait, since the last call.
     fn waits(&mut self, id: NodeId) -> Vec<String> {
-        let mut waits = Vec::new();
-        self.told.retain(|(told, message)| match message {
-            ToAgent::Wait { reason } if *told == id => {
-                waits.push(reason.clone());
-                false
-            }
-            _ => true,
-        });
-        waits
+        let is_wait = |told: &ToAgent| matches!(told, ToAgent::Wait { .. });
+        let waits = self.told.extract_if(.., |(told, message)| *told == id && is_wait(message));
+        let reason = |(_, it)| if let ToAgent::Wait { reason } = it { Some(reason) } else { None };
+        waits.filter_map(reason).collect()
     }
 
     fn nobody_is_told_to_end_at(&mut self, at: f64) -> bool {

@@ -124,9 +124,7 @@ fn rank_0_waits_for_a_rank_that_has_yet_to_look_and_counts_each_once() {
 #[test]
 fn a_victim_is_not_blamed() {
     let mut world = World::new(&[0, 1, 2]);
-    for rank in [1, 2] {
-        world.members[rank].process = killed().1;
-    }
+    world.members[1..].iter_mut().for_each(|member| member.process = killed().1);
     world.report(1, Report::Victim);
     let first = world.rank(0);
     assert_eq!(first.gone(Member::ended).unwrap().rank, Some(2));

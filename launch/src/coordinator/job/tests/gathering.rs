@@ -23,8 +23,7 @@ fn ranks_of_a_role_are_numbered_among_themselves() {
         scene.event(id.into(), Event::Joined(Node { role: role.to_owned(), ..node }), 0.0);
     }
     let role = |(_, place): &(NodeId, Placement)| (place.first_role_rank, place.role_world_size);
-    let roles: Vec<_> = scene.started[0].iter().map(role).collect();
-    assert_eq!(roles, [(0, 4), (0, 2), (2, 4)]);
+    assert_eq!(scene.started[0].iter().map(role).collect::<Vec<_>>(), [(0, 4), (0, 2), (2, 4)]);
 }
 
 #[test]

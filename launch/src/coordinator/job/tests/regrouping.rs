@@ -195,8 +195,7 @@ fn a_node_has_one_number_whichever_was_ready_first() {
     (2..4).for_each(|id| scene.join(id, 1.0));
     [3, 2].into_iter().for_each(|id| scene.takes_part(id, 2, 2.0));
     assert_eq!(scene.generation(), (false, 8, vec![(0, 2), (2, 2), (4, 2), (6, 2)]));
-    let generation = scene.job.generation;
-    scene.say(0, ToCoordinator::Settled { generation }, 2.5);
+    scene.say(0, ToCoordinator::Settled { generation: scene.job.generation }, 2.5);
     scene.fail(3, 6, Fault::Own, 3.0);
     let (_, end) = scene.end_at(5.0);
     assert!(end.reason.starts_with("node 3 (h3): rank 6 "), "{}", end.reason);

@@ -156,8 +156,7 @@ impl Simulation {
             let pid = self.spawn(id, local_rank);
             self.nodes.get_mut(&id).unwrap().pids[usize::from(local_rank)] = pid;
         }
-        let places = self.nodes.get_mut(&id).unwrap().seats.take_places(claim);
-        for (number, local_rank) in places {
+        for (number, local_rank) in self.nodes.get_mut(&id).unwrap().seats.take_places(claim) {
             let pid = self.nodes[&id].pids[usize::from(local_rank)];
             self.tell_place(pid, &placement, number, is_loss);
         }

@@ -120,11 +120,10 @@ impl Simulation {
             return;
         }
         let Some(place) = process.places.pop_front() else {
-            if process.has_finished {
-                return;
-            }
             let generation = process.last;
-            self.after(NOTICE_OF_RANKS, move |it| it.look(pid, generation, 1));
+            if !process.has_finished {
+                self.after(NOTICE_OF_RANKS, move |it| it.look(pid, generation, 1));
+            }
             return;
         };
         let generation = place.generation;
